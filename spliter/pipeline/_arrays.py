@@ -30,6 +30,7 @@ from spliter.pipeline._capture import (
 )
 from spliter.pipeline._elementwise import (
     ASSIGN,
+    ASSIGNED,
     ASTYPE,
     ELEMENTWISE,
     assign,
@@ -279,7 +280,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         if extra > 0 and value.shape[:extra] == (1,) * extra:
             value = value[(0,) * extra]
         if target._node.is_pending:
-            self._replace(capture(assigned, (target, value), where, ELEMENTWISE))
+            self._replace(capture(assigned, (target, value), where, ASSIGNED))
         elif target._graph.root().locks.is_read_only(target._node.data):
             plain(assign, (target, value), where)  # raises
         else:

@@ -184,7 +184,8 @@ def known(value: Any) -> Any:
     data = value._node.data
     if value._node.is_pending:  # over a Split
         held, found = value._node.lazy, wrap(value._node, value._graph.root())
-        value._node.lazy = held  # the program holds this one
+        value._node.lazy = held  # the program holds this one, and must not change the other
+        value._graph.root().add_view(found, value, None)
         return found
     if is_capturable(data) or (isinstance(data, np.generic) and data.dtype.kind in DTYPES):
         return wrap(value._node, value._graph.root())

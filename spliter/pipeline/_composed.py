@@ -51,6 +51,7 @@ def _is_over_rows(axis: Any) -> bool:
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     if not _is_over_rows(axis) or ord is not None:
         return NotImplemented
+    x = x if x.dtype.kind in "fc" else x.astype(np.float64)
     return np.sqrt(np.sum(np.abs(x) ** 2, axis=axis, keepdims=keepdims))
 
 
@@ -61,11 +62,14 @@ def _ptp(a: Any, axis: Any = None) -> Any:
 def _average(a: Any, axis: Any = None, weights: Any = None) -> Any:
     if weights is None:
         return np.mean(a, axis=axis)
-    is_known = _is_over_rows(axis) and has_rows(weights)
-    if not is_known or (axis is None and weights.ndim != a.ndim):
+    if not _is_over_rows(axis) or not has_rows(weights):
         return NotImplemented
-    wide = weights[(slice(None), *[None] * (a.ndim - weights.ndim))]
-    weighted, total = np.sum(a * wide, axis=axis), np.sum(weights, axis=axis)
+    wide = weights if axis is None or weights.ndim > 1 else weights[(..., *[None] * (a.ndim - 1))]
+    if wide.ndim != a.ndim or (wide is weights and wide._meta.shape != a._meta.shape):
+        return NotImplemented
+    dtype = np.result_type(a.dtype, weights.dtype, "f8" if a.dtype.kind in "biu" else a.dtype)
+    weighted = np.sum(np.multiply(a, wide, dtype=dtype), axis=axis)
+    total = np.sum(weights, axis=axis, dtype=dtype)
     if np.any(np.asarray(total) == 0):
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
     return weighted / total
@@ -85,8 +89,15 @@ def _nanmin(a: Any, axis: Any = None) -> Any:
     return np.fmin.reduce(a, axis=axis) if _is_over_rows(axis) else NotImplemented
 
 
-def _cov(m: Any, rowvar: bool = True) -> Any:
-    if rowvar or m.ndim != 2 or m.dtype.kind not in "iuf" or m.shape[1] < 2 or len(m) < 2:
+def _cov(m: Any, y: Any = None, rowvar: bool = True) -> Any:
+    if (
+        y is not None
+        or rowvar
+        or m.ndim != 2
+        or m.dtype.kind not in "iuf"
+        or m.shape[1] < 2
+        or len(m) < 2
+    ):
         return NotImplemented
     centred = m.astype(np.result_type(m.dtype, np.float64)) - m.mean(axis=0, dtype=np.float64)
     return np.einsum("ij,ik->jk", centred, centred) / (len(m) - 1)
@@ -104,7 +115,8 @@ def _histogram(a: Any, bins: Any = 10, range: Any = None) -> Any:
 def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     if x.dtype.kind not in "iu" or not (weights is None or isinstance(weights, Lazy)):
         return NotImplemented
-    length = max(int(x.max()) + 1 if len(x) else 0, minlength)
+    least = np.bincount(np.empty(0, int), minlength=minlength)  # raises for wrong ones
+    length = max(int(x.max()) + 1 if len(x) else 0, len(least))
     return capture_by_rows(counts_of_integers, (x, weights, length), {})
 
 

@@ -172,15 +172,29 @@ class Assign(Elementwise):
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return nothing: there is no result."""
-        target, shape = map(_shape_of, call.args[:2])
-        try:
-            fits = broadcast_shape((target, shape)) == target
-        except ValueError:
-            fits = False
-        if not fits:
-            shapes = f"{shape} into shape {target}".replace(", ", ",")  # as NumPy writes them
-            raise ValueError(f"could not broadcast input array from shape {shapes}")
+        _check_fit(call)
         return ()
+
+
+class Assigned(Elementwise):
+    """Assignments to elements of a value that is pending: the result is a changed copy."""
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return the meta of the copy."""
+        _check_fit(call)
+        return super().metas(call)
+
+
+def _check_fit(call: Call) -> None:
+    """Raise if a value cannot be assigned to a target, the arguments of a call."""
+    target, shape = map(_shape_of, call.args[:2])
+    try:
+        fits = broadcast_shape((target, shape)) == target
+    except ValueError:
+        fits = False
+    if not fits:
+        shapes = f"{shape} into shape {target}".replace(", ", ",").replace("None", "n")
+        raise ValueError(f"could not broadcast input array from shape {shapes}")
 
 
 class Astype(Elementwise):
@@ -404,4 +418,5 @@ def assigned(target: Any, value: Any, where: Any = True) -> Any:
 ELEMENTWISE: Final = Elementwise()
 UFUNC: Final = Ufunc()
 ASSIGN: Final = Assign()
+ASSIGNED: Final = Assigned()
 ASTYPE: Final = Astype()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -341,7 +342,7 @@ class SplitGraph(Graph):
             tuple(layout_of(getattr(node.meta, "empty", node.meta)) for node in self.members),
             tuple(numbers[node] for node in self.carried),
             {
-                number: node.data
+                number: copy.copy(node.data)  # the program may change it before the tasks run
                 for node, number in numbers.items()
                 if node not in self.kinds and not node.is_pending
             },

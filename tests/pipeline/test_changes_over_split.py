@@ -63,6 +63,76 @@ def test_changes_of_other_views_of_a_distributed_array_are_refused(view_of: Any)
         np.testing.assert_allclose(whole, expected)
 
 
+def of_sums(x: Any) -> Any:
+    total = x.sum(axis=0)
+    shifted = x - total
+    total[0] = 0
+    return shifted
+
+
+def of_extremes(x: Any) -> Any:
+    largest = x.max(axis=0)
+    few = largest[:1]
+    product = x @ largest
+    few *= 2
+    shifted = x - largest
+    largest.fill(0)
+    return product[:, None] + shifted
+
+
+def of_counts(x: Any) -> Any:
+    counts = np.histogram(x, [-1, 0, 1, 9])[0]
+    found = []
+    for at in range(3):
+        found.append(x * counts)
+        counts[at] = 0
+    return sum(found)
+
+
+@pytest.mark.parametrize("body", [of_sums, of_extremes, of_counts])
+def test_reductions_are_taken_as_they_are_at_the_call(body: Any) -> None:
+    with split(blocks(TABLE)) as parts:
+        found = np.concatenate(pipeline(body)(parts))
+    np.testing.assert_allclose(found, body(TABLE.copy()), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "view_of", [lambda y: y[:, 0], lambda y: y[:, 1:], lambda y: np.flip(y, axis=1)]
+)
+def test_views_of_results_that_were_unknown_are_not_changed(view_of: Any) -> None:
+    def body(x: Any) -> Any:
+        chosen = x[:, 0] > 0
+        x[chosen] = x[chosen] * 10  # so that the function is not tried on rows
+        doubled = splittable(lambda a: a * 2, a=Rows(), returns=Rows())(x)
+        view = view_of(doubled)
+        view += 1
+        return doubled
+
+    with split(blocks(TABLE)) as parts, pytest.raises(WholeArrayError):
+        pipeline(body)(parts)
+
+
+@pytest.mark.parametrize(
+    ("index", "shape"),
+    [
+        ((slice(None), 0), (2, 2)),
+        ((slice(None), 0), (3, 1)),
+        ((slice(None), slice(1)), (2, 2, 1)),
+        ((slice(None), None, 0), (1, 2)),
+        (..., (2,)),
+    ],
+)
+def test_values_that_do_not_fit_raise_at_the_call(index: Any, shape: Any) -> None:
+    def body(x: Any) -> Any:
+        y = x * 1
+        with pytest.raises(ValueError, match="could not broadcast input array"):
+            y[index] = np.ones(shape)
+        return y
+
+    with split(blocks(TABLE)) as parts:
+        np.testing.assert_array_equal(np.concatenate(pipeline(body)(parts)), TABLE)
+
+
 def test_rows_of_a_filter_are_assigned_to() -> None:
     def body(x: Any) -> Any:
         few = x[x > 0]

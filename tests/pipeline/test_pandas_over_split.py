@@ -90,3 +90,14 @@ def test_values_that_die_with_calls_that_are_not_needed() -> None:
         return names["name"]
 
     assert pipeline(body)(split(cut(FRAME))) == "n"
+
+
+@pytest.mark.parametrize("name", ["sum", "size", "mean"])
+def test_groups_of_labels_are_refused(name: str) -> None:
+    def body(frame: Any) -> Any:
+        return getattr(frame.groupby(["key", "label"])["x"], name)()
+
+    frame = FRAME.rename_axis("label")
+    with pytest.raises(WholeArrayError):
+        pipeline(body)(split(cut(frame)))
+    same(pipeline(body)(frame), body(frame))

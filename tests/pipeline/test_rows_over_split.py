@@ -112,6 +112,23 @@ def test_counts_of_integers(cuts: list[int]) -> None:
         np.testing.assert_array_equal(pipeline(np.bincount)(parts), np.zeros(0))
 
 
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i8", "f4", "c8", "?"])
+def test_functions_convert_as_those_of_numpy(dtype: Any) -> None:
+    def body(x: Any, weights: Any) -> Any:
+        return (
+            np.linalg.norm(x),
+            np.linalg.norm(x[:, None], axis=0),
+            *[np.average(x, weights=weights.astype(each)) for each in ("i1", "f4", "f8", "?")],
+        )
+
+    values = np.array([100.0, 90.0, 0.0, 1.0, 7.0])
+    expected = body(values.astype(dtype), values)
+    with split(np.split(values.astype(dtype), [2]), np.split(values, [2])) as parts:
+        for one, other in zip(pipeline(body)(parts), expected, strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
 def views_of_columns(x: Any, v: Any) -> Any:
     y = x * 1
     one, two = y[:, 0], y[:, 1]
@@ -246,6 +263,7 @@ def test_operands_are_taken_as_they_are_at_the_call() -> None:
         lambda x: x @ np.ones(5),
         lambda x: np.take(x, [4], axis=1),
         lambda x: np.histogram(x, [3, 2, 1]),
+        lambda x: np.bincount((x[:, 0] * x[:, 0]).astype(int), minlength=-1),
     ],
 )
 def test_errors_that_have_to_do_with_no_rows_rise_at_the_call(body: Any) -> None:
@@ -282,11 +300,14 @@ def test_weights_that_sum_to_zero() -> None:
         lambda x: np.ones((3, 60)) @ x,
         lambda x: np.linalg.norm(x, ord=2),
         np.cov,
+        lambda x: np.cov(x, None),
         lambda x: np.cov(x[:, :1], rowvar=False),
         lambda x: np.cov(x[x[:, 0] > 99], rowvar=False),
         np.imag,
         lambda x: np.histogram(x, bins="auto"),
         lambda x: np.average(x, axis=0, weights=np.ones(60)),
+        lambda x: np.average(x, axis=0, weights=x[:, :1]),
+        lambda x: np.average(x, weights=x[:, 0]),
         lambda x: np.matmul(x, TABLE, out=np.empty((60, 3))),
         lambda x: (x.__setitem__(x[:, 0] > 0, x[x[:, 1] > 0]), x)[1],
     ],

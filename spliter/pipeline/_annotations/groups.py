@@ -128,6 +128,7 @@ class Aggregates:
         dtypes = [frame[each].dtype for each in columns]
         return (
             frame.columns.is_unique
+            and not {*self.keys} & {*frame.index.names}  # levels, which are no columns
             and (self.name != "size" or "size" not in self.keys)
             and not self._has_nullable_sizes(frame)
             and all(isinstance(each, str) for each in frame.columns)
