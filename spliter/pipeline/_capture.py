@@ -282,8 +282,8 @@ def capture(
             _ = [each._graph.root() for each in lazies_in((args, kwargs))]  # raises of lost ones
         call = Call(
             fn,
-            tuple([as_argument(each, graph) for each in args]),
-            {name: as_argument(each, graph) for name, each in kwargs.items()},
+            tuple([as_argument(each, graph, writes) for each in args]),
+            {name: as_argument(each, graph, writes) for name, each in kwargs.items()},
             annotation,
             writes,
             into,
@@ -299,7 +299,8 @@ def capture(
         if CURRENT.get().pedantic:
             graph.locks.add(node.data for node in call.inputs)
         lazies = tuple([wrap(node, graph) for node in nodes])
-        must_write = writes and (graph.has_escaped or not graph.returns)
+        is_here = type(graph) is Graph  # copies of arrays over a Split must not be older
+        must_write = writes and (graph.has_escaped or not (graph.returns and is_here))
         if must_write or graph.reads_plain or graph.is_eager or len(graph.pending) >= MAX_PENDING:
             evaluate(graph)
     if type(graph) is Graph:  # over a Split numbers wait for one pass

@@ -7,13 +7,13 @@ import functools
 import operator
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
 
 from spliter.pipeline._evaluate import check_use, evaluate_own, may_change
-from spliter.pipeline._graph import Graph, Node
+from spliter.pipeline._graph import Call, Graph, Node
 from spliter.pipeline._metas import DTYPES
 
 
@@ -294,12 +294,34 @@ def is_array(value: Any) -> bool:
     return type(value) is np.ndarray and value.ndim > 0 and value.dtype.kind in DTYPES
 
 
-def as_argument(value: Any, graph: Graph) -> Any:
-    """Return the node of a lazy value or of an array; any other value unchanged."""
+def as_argument(value: Any, graph: Graph, writes: tuple[Node, ...] = ()) -> Any:
+    """Return the node of a lazy value or of an array; any other value unchanged.
+
+    Over a Split, calls get copies of what the program may change before tasks run.
+    """
     if isinstance(value, Lazy):
-        return value._node
+        node = value._node
+        is_kept = type(graph) is Graph or node.is_pending or node in writes
+        if is_kept or not is_capturable(node.data):
+            return node
+        return Node(copy.copy(node.data), None, node.meta)
     if type(value) is np.ndarray and not value.ndim:
         return value.copy()  # the program may change what it is a view of
     if isinstance(value, list | dict | set):
         return copy.copy(value)  # as it is now
     return graph.operand(value) if is_capturable(value) else value
+
+
+def give_copies(calls: Iterable[Call]) -> None:
+    """Give the program its own copies of results, as it may change them before other calls run.
+
+    Parameters
+    ----------
+    calls : iterable of Call
+        Over a Split, which have run.
+    """
+    for call in calls:
+        for _, node in call.live_outputs():
+            lazy = node.lazy() if node.is_held and node.lazy else None
+            if lazy is not None and is_capturable(node.data):
+                lazy._take_over(Node(copy.copy(node.data), None, node.meta))

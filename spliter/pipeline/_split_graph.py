@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -19,7 +18,7 @@ from spliter.pipeline._elementwise import ELEMENTWISE
 from spliter.pipeline._evaluate import claim, run_whole, used_in_pieces
 from spliter.pipeline._first_rows import MAX_ROWS
 from spliter.pipeline._graph import RUNNING, Call, Graph, Node, Typing
-from spliter.pipeline._lazy import Lazy, is_array, is_frame
+from spliter.pipeline._lazy import Lazy, give_copies, is_array, is_frame
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
 from spliter.pipeline._options import CURRENT
 from spliter.pipeline._pass import (
@@ -280,6 +279,7 @@ class SplitGraph(Graph):
                 postponed.append(call)
             elif not any(node in self.kinds for node in call.inputs):
                 run_whole([call], self.recorder)
+                give_copies([call])
             else:
                 typing = self._typing(call)
                 chosen.append((call, typing))
@@ -291,6 +291,7 @@ class SplitGraph(Graph):
             call.has_run = True
         if chosen:
             is_sound = self._submit(chosen, postponed)
+            give_copies([call for call, _ in chosen])
             for node in self.kinds.keys() - {*self.members, *self.carried}:
                 cast(Call, node.call).has_run = False  # it is not stored: nobody needs it now
                 del self.kinds[node]
@@ -342,7 +343,7 @@ class SplitGraph(Graph):
             tuple(layout_of(getattr(node.meta, "empty", node.meta)) for node in self.members),
             tuple(numbers[node] for node in self.carried),
             {
-                number: copy.copy(node.data)  # the program may change it before the tasks run
+                number: node.data
                 for node, number in numbers.items()
                 if node not in self.kinds and not node.is_pending
             },

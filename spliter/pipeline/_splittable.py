@@ -22,7 +22,7 @@ from spliter.pipeline._first_rows import (
     without_extents,
 )
 from spliter.pipeline._graph import Call, Graph, Node, Typing, common_graph
-from spliter.pipeline._lazy import Lazy, compute, is_capturable, lazies_in
+from spliter.pipeline._lazy import Lazy, as_argument, compute, is_capturable, lazies_in
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
 from spliter.pipeline._types import (
     AnyType,
@@ -123,7 +123,7 @@ def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:
             return compute(value)  # a number, which is not cut
         if isinstance(kind, Mut) and value._node.is_pending:
             compute(value)
-        return value._node
+        return as_argument(value, graph, (value._node,) if isinstance(kind, Mut) else ())
     if isinstance(kind, Broadcast):
         return graph.operand(value) if is_capturable(value) else value
     if value is None or np.isscalar(value):
