@@ -60,6 +60,8 @@ def _ptp(a: Any, axis: Any = None) -> Any:
 
 
 def _average(a: Any, axis: Any = None, weights: Any = None) -> Any:
+    if a.dtype.kind in "mM":
+        return NotImplemented
     if weights is None:
         return np.mean(a, axis=axis)
     if not _is_over_rows(axis) or not has_rows(weights):

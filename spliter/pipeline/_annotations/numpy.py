@@ -248,7 +248,8 @@ def _count_along(piece: Any, axes: Any) -> int:
 
 def _of_no_rows(fn: Callable[..., Any], like: Any) -> Any:
     """Return the NaNs of a function for no rows, with its warnings."""
-    return fn(np.empty((0, *like.shape), np.result_type(like, np.float16)), axis=0)
+    dtype = like.dtype if like.dtype.kind == "m" else np.result_type(like, np.float16)
+    return fn(np.empty((0, *like.shape), dtype), axis=0)
 
 
 def _mean_partial(a: Any, axis: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
