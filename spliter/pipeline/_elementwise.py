@@ -189,9 +189,11 @@ def _check_fit(call: Call) -> None:
     """Raise if a value cannot be assigned to a target, the arguments of a call."""
     target, shape = map(_shape_of, call.args[:2])
     try:
-        fits = broadcast_shape((target, shape)) == target
+        pairs = [*zip(broadcast_shape((target, shape)), target, strict=True)]
     except ValueError:
         fits = False
+    else:
+        fits = all(one == other or None in (one, other) for one, other in pairs)
     if not fits:
         shapes = f"{shape} into shape {target}".replace(", ", ",").replace("None", "n")
         raise ValueError(f"could not broadcast input array from shape {shapes}")

@@ -224,6 +224,17 @@ def rows_of_a_mask_of_a_filter(x: Any, v: Any) -> Any:
     return y, z
 
 
+def changes_of_a_counted_filter(x: Any, v: Any) -> Any:
+    positive = v > 0
+    few = x[positive]
+    if len(few) and few.mean() < 9:
+        few[:, 0] = v[positive]
+    one = few[:, 1]
+    float(few.sum())
+    one[:] = v[positive] * 2
+    return few
+
+
 def shares(x: Any, v: Any) -> Any:
     positive, y = v > 0, v * 1
     chosen = v[positive]
@@ -240,7 +251,7 @@ def shares(x: Any, v: Any) -> Any:
         *(views_of_columns, views_of_views, views_of_a_dropped_array, columns_of_arguments),
         columns_of_new_arrays,
         *(standardized, earlier_values, of_another_array, columns_of_a_filter, rows_of_a_mask),
-        *(parts_by_masks, rows_of_a_mask_of_a_filter, shares),
+        *(parts_by_masks, rows_of_a_mask_of_a_filter, changes_of_a_counted_filter, shares),
     ],
 )
 def test_changes_of_columns_and_of_rows(body: Any, cuts: list[int]) -> None:
