@@ -172,7 +172,7 @@ class LazyIndexer:
         is_table = self._value.ndim == 2 and len(columns) == 1 and are_columns(*columns)
         if self._name == "loc" and is_table and isinstance(mask, slice) and mask == slice(None):
             return self._value[columns[0]]
-        if self._name == "loc" and has_rows(mask):
+        if self._name == "loc" and is_lazy_mask(mask):
             if not columns:
                 return capture_frame(rows_at, CHOOSE, (self._value, mask), {})
             if is_table:
@@ -192,15 +192,15 @@ class LazyIndexer:
         args = mask, known(value), *column
         # pandas aligns a series, unless labels repeat; those of a Split are not known.
         can_align = is_over_split(self._value) or not _axes(args[1])
-        return can_align and has_rows(mask) and self._value._change(*SET_VALUES, args, *column)
+        return can_align and is_lazy_mask(mask) and self._value._change(*SET_VALUES, args, *column)
 
 
 def _item(value: Any, indexer: str, key: Any) -> Any:
     return getattr(value, indexer)[key]
 
 
-def has_rows(key: Any) -> bool:
-    """Return whether a key is lazy and has a value for each row, as a mask."""
+def is_lazy_mask(key: Any) -> bool:
+    """Return whether a key is lazy and has a value for each row, as a mask has."""
     return isinstance(key, Lazy) and isinstance(key._node.meta, FrameMeta | ArrayMeta)
 
 

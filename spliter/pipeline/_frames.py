@@ -25,7 +25,7 @@ from spliter.pipeline._frame_calls import (
     capture_choice,
     capture_frame,
     delivered,
-    has_rows,
+    is_lazy_mask,
     is_over_split,
     method_of,
     operand_meta,
@@ -197,7 +197,7 @@ class LazyFrame(Lazy):
 
     def __getitem__(self, key: Any) -> Any:
         """Return columns, or the rows where a mask is true."""
-        rule = CHOOSE if has_rows(key) else COLUMNS
+        rule = CHOOSE if is_lazy_mask(key) else COLUMNS
         if rule is COLUMNS and (self._meta.empty.ndim == 1 or not are_columns(key)):
             return run_plain(operator.getitem, (self, key), {})
         return capture_frame(operator.getitem, rule, (self, key), {})

@@ -281,7 +281,13 @@ class RowsAt:
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the meta of the array; raises if the rows do not fit."""
         target, _, value = [cast(ArrayMeta, node.meta) for node in call.inputs]
-        np.broadcast_to(value.empty[:0], target.empty.shape)  # raises
+        try:
+            np.broadcast_to(value.empty, target.empty.shape)
+        except ValueError:
+            raise ValueError(
+                f"shape mismatch: value array of shape {value.shape} could not be broadcast to "
+                f"indexing result of shape {target.shape}".replace("None", "n").replace(", ", ",")
+            ) from None
         return (target._replace(exact=False),)
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:

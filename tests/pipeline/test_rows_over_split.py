@@ -326,3 +326,29 @@ def test_weights_that_sum_to_zero() -> None:
 def test_functions_that_need_all_rows_are_refused(body: Any) -> None:
     with split(np.split(X, [20])) as parts, pytest.raises(WholeArrayError):
         pipeline(body)(parts)
+
+
+def test_rows_of_another_width_are_refused_at_the_call() -> None:
+    def body(x: Any) -> Any:
+        positive = x[:, 0] > 0
+        with pytest.raises(ValueError, match=r"shape mismatch: .*,2\) could not be .*,4\)"):
+            x[positive] = x[positive][:, :2]
+        return x * 1
+
+    check(body, [20], X)
+
+
+@pytest.mark.backend("dask")
+def test_on_dask_tasks_run_functions_of_rows_and_changes(client: Any) -> None:
+    import dask.array as da
+
+    x, v = (client.persist(da.from_array(each, chunks=(7, *each.shape[1:]))) for each in (X, V))
+    changes = [views_of_views, columns_of_new_arrays, parts_by_masks, rows_of_a_mask_of_a_filter]
+    with split(x, v) as parts:
+        for body in (*BY_ROWS.values(), *SUMS.values(), *changes):
+            expected, found = body(X.copy(), V.copy()), pipeline(body)(parts)
+            if not isinstance(expected, tuple):
+                expected, found = (expected,), (found,)
+            for one, other in zip(found, expected, strict=True):
+                whole = one.compute() if isinstance(one, da.Array) else one
+                np.testing.assert_allclose(whole, other, rtol=1e-12, atol=1e-12)
