@@ -30,36 +30,36 @@ Floats = npt.NDArray[np.float64]
 Blocks = Iterable[Floats]
 
 
-def k_means_pass(blocks: Blocks) -> Floats:
+def k_means_pass(blocks: Blocks, columns: int) -> Floats:
     """Sum the points of each cluster, as a user would write it."""
-    centers = np.linspace(0, 1, 8)[:, None] * np.ones((1, 20))
+    centers = np.linspace(0, 1, 8)[:, None] * np.ones((1, columns))
     squares = (centers**2).sum(axis=1)
-    sums = np.zeros((8, 20))
+    sums = np.zeros((8, columns))
     for block in blocks:
         labels = (squares - 2 * block @ centers.T).argmin(axis=1)
         np.add.at(sums, labels, block)
     return sums
 
 
-def library_pass(blocks: Blocks) -> Floats:
+def library_pass(blocks: Blocks, columns: int) -> Floats:
     """Find the nearest centres with scikit-learn, which validates its input on every call."""
-    centers = np.linspace(0, 1, 8)[:, None] * np.ones((1, 20))
+    centers = np.linspace(0, 1, 8)[:, None] * np.ones((1, columns))
     counts = np.zeros(8)
     for block in blocks:
         counts += np.bincount(pairwise_distances_argmin(block, centers), minlength=8)
     return counts
 
 
-def gradient_pass(blocks: Blocks) -> Floats:
+def gradient_pass(blocks: Blocks, columns: int) -> Floats:
     """Add up the gradient of a logistic regression."""
-    weights = np.linspace(-1, 1, 20)
-    gradient = np.zeros(20)
+    weights = np.linspace(-1, 1, columns)
+    gradient = np.zeros(columns)
     for block in blocks:
         gradient += block.T @ (1 / (1 + np.exp(-(block @ weights))))
     return gradient
 
 
-def light_pass(blocks: Blocks) -> Floats:
+def light_pass(blocks: Blocks, columns: int) -> Floats:
     """Add up the lengths of the rows."""
     total = np.zeros(1)
     for block in blocks:
@@ -67,7 +67,7 @@ def light_pass(blocks: Blocks) -> Floats:
     return total
 
 
-PASSES: dict[str, Callable[[Blocks], Floats]] = {
+PASSES: dict[str, Callable[[Blocks, int], Floats]] = {
     "k-means": k_means_pass,
     "scikit-learn": library_pass,
     "gradient": gradient_pass,
@@ -86,23 +86,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--columns", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument(
         "--per-block", type=int, nargs="+", default=[10, 50, 100, 200, 500, 1000, 2000]
     )
     parser.add_argument("--passes", nargs="+", default=[*PASSES], choices=PASSES)
     options = parser.parse_args(arguments)
-    whole = np.random.default_rng(0).random((options.rows, 20))
+    whole = np.random.default_rng(0).random((options.rows, options.columns))
     row = ("{:>13} {:>15}" + " {:>12}" * 4 + "\n").format
     names = ("by blocks", "by batches", "copying", "equal, kB")
     sys.stdout.write(row("pass", "rows per block", *names))
-    for name, function in ((each, PASSES[each]) for each in options.passes):
+    for name in options.passes:
+        function = PASSES[name]
         for per_block in options.per_block:
             blocks = [whole[at : at + per_block].copy() for at in range(0, options.rows, per_block)]
             calls: list[Callable[[], Any]] = [
-                partial(function, [whole]),
-                partial(function, blocks),
-                lambda: function(batches(blocks)),  # noqa: B023 - called in this round
+                partial(function, [whole], options.columns),
+                partial(function, blocks, options.columns),
+                lambda: function(batches(blocks), options.columns),  # noqa: B023 - called in this round
                 partial(concatenate, blocks),
             ]
             times = [[seconds(call) for call in calls] for _ in range(options.rounds + 1)][1:]

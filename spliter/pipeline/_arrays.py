@@ -165,7 +165,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Capture a call of a ufunc."""
-        if any(type(each) is LAZY_CLASSES.get(FrameMeta) for each in inputs):
+        if LAZY_CLASSES.get(FrameMeta) in [type(each) for each in inputs]:
             return NotImplemented  # frames capture their own calls
         if _is_pandas(sys._getframe(1)):  # its frames hold plain arrays
             return getattr(ufunc, method)(*computed(inputs), **computed(kwargs))

@@ -215,8 +215,9 @@ class Call:
         if "raise" in self.errstate.values() or self._raises_to_integers:
             return True
         unknown = {node for node in self.inputs if _is_unknown(node)}
-        is_reduced = not all(_is_unknown(node) for _, node in self.live_outputs())
-        return len(unknown) > 1 or (len(unknown) == 1 and is_reduced)
+        if len(unknown) != 1:
+            return len(unknown) > 1
+        return not all(_is_unknown(node) for _, node in self.live_outputs())
 
     @property
     def _raises_to_integers(self) -> bool:

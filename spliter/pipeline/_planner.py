@@ -125,11 +125,11 @@ def plan(calls: Sequence[Call]) -> Plan:
     writers = any(call.writes for call in calls)
     reduced, small = _reduced_and_small(calls)
     for call in _with_first(reduced, calls) if small and not writers else calls:
-        accesses = memory.accesses(call)
+        accesses, may_fail = memory.accesses(call), call.may_fail
         numbers = [stage_of.get(node.call, LAST) for node in call.inputs if node.call is not None]
         numbers += [last[key] for access in accesses for key in access.opposed]
         # Where the body catches an error, arrays are changed up to the failed call and not half.
-        numbers += [writing + 1] if call.may_fail else []
+        numbers += [writing + 1] if may_fail else []
         numbers += [raising + 1] if raising >= 0 and call.changes else []
         earliest = max(numbers, default=0)
         if earliest >= LAST:
@@ -145,7 +145,7 @@ def plan(calls: Sequence[Call]) -> Plan:
             number, typing = found
             stages[number].add(call, typing, accesses)
         stage_of[call] = number
-        raising = max(raising, number) if call.may_fail else raising
+        raising = max(raising, number) if may_fail else raising
         writing = max(writing, number) if call.writes else writing
         for key in (key for access in accesses for key in access.keys):
             last[key] = max(last[key], number)

@@ -36,10 +36,10 @@ that nobody counts, and would rather have smaller pieces. With pieces of 4, 8 an
 of cache shallow water took 419, 266 and 247 ms, densities of sea water 101, 104 and 120 ms; with
 pieces of 4, 8 and 16 MiB and 2 MiB of cache 402, 306 and 286 ms, and 134, 157 and 186 ms."""
 
-COMPILED_SHARE: Final = 2.0
-"""Bytes of the live pieces of a batch of compiled calls, in level-2 caches. With batches of 1/4,
-1/2, 1, 2, 4 and 8 caches of 1 MiB, 2 threads took 201, 198, 193, 194, 195 and 201 ms of processor
-time for Black-Scholes, 17, 15, 15, 15, 15 and 16 for the additions."""
+COMPILED_SHARE: Final = 1.0
+"""Bytes of the live pieces of a batch of compiled calls, in level-2 caches. With batches of 1/8,
+1/4, 1/2, 1, 2, 4 and 8 caches of 1 MiB, 2 threads took 13.5, 11.2, 10.0, 9.6, 11.7, 12.7 and 13.0
+ms for ten additions, 165, 156, 153, 154, 155, 156 and 156 for Black-Scholes."""
 
 MAX_TEMPORARY_NBYTES: Final = 2**21
 """Most bytes of the temporaries of a thread."""

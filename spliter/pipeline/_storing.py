@@ -52,11 +52,13 @@ def _mark_stored(stage: Stage, used_later: set[Node]) -> None:
 
 def _move_light(stage: Stage, whole: Stage, used_later: set[Node]) -> None:
     """Let calls run on whole values whose results are stored, and take longer to collect."""
+    light = _light(stage)
+    if not light:
+        return
     needed = used_later.copy()
     read: set[Node] = set()
     """Values that calls of the stage read which stay in it."""
     kept, moved = [], []
-    light = _light(stage)
     for call, typing in reversed(stage.calls):
         nodes = [node for _, node in call.live_outputs()]
         is_stored = any(node.is_held or node in needed for node in nodes)

@@ -234,6 +234,7 @@ def test_another_thread_runs_meanwhile() -> None:
     x = np.linspace(1.0, 2.0, 1_000_000)
     run = runner()
     assert run is not None
+    pipeline(lambda x: np.sin(np.exp(x)))(x)  # the inner loops are checked at their first use
     begin, ran_at = threading.Event(), []
     calls: list[int] = []
 

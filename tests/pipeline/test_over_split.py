@@ -282,6 +282,11 @@ def received(client: Any) -> int:
     return int(sum(counts.values()))
 
 
+def passes(dask_scheduler: Any) -> int:
+    """Return the number of tasks that have run a pass, and whose results are held."""
+    return sum(task.prefix.name == "run_pass" for task in dask_scheduler.tasks.values())
+
+
 @pytest.mark.backend("dask")
 def test_on_dask_there_is_one_task_per_partition_and_nothing_moves(client: Any) -> None:
     import dask.array as da
@@ -295,6 +300,7 @@ def test_on_dask_there_is_one_task_per_partition_and_nothing_moves(client: Any) 
     assert found.chunks == x.chunks
     assert received(client) == before
     close(found.compute(), np.exp(TABLE) * WEIGHTS[:, None] + 1)
+    assert client.run_on_scheduler(passes) == len(parts) < len(x.chunks[0])
     kept = pipeline(lambda x, y: (x[y > 1.5], (x - x.mean(axis=0)).std()))(parts)
     close(kept[0].compute(), TABLE[WEIGHTS > 1.5])
     close(kept[1], (TABLE - TABLE.mean(axis=0)).std())

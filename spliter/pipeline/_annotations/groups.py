@@ -67,16 +67,13 @@ class Aggregates:
 
     def partial(self, frame: Any) -> Any:
         """Return a frame with a row per group, in any order, and the keys as columns."""
-        columns = self.columns(frame)
-        if self.name == "mean":
-            frame = as_doubles(frame, columns)
+        columns, name = self.columns(frame), self.name
+        if name == "mean":  # one method takes less time than two, also of columns twice as many
+            flags = {each + COUNT: frame[each].notna() for each in columns}
+            frame = as_doubles(frame, columns).assign(**flags)
+            columns, name = [*columns, *flags], "sum"
         grouped = self._as_columns(frame)
-        if self.name == "size":
-            found = grouped.size()
-        elif self.name == "mean":
-            found = grouped[columns].sum().join(grouped[columns].count()[columns].add_suffix(COUNT))
-        else:
-            found = getattr(grouped[columns], self.name)()
+        found = grouped.size() if name == "size" else getattr(grouped[columns], name)()
         # Of missing objects alone, pandas makes keys of floats.
         return found.astype({each: frame[each].dtype for each in self.keys})
 
