@@ -43,10 +43,9 @@ def capture_ufunc(
     is_usual = fn is ufunc and isinstance(ufunc, np.ufunc) and not ufunc.signature  # not Numba's
     if not is_usual or kwargs.keys() - {"out", "where", "dtype", "casting"}:
         return plain_into(fn, inputs, kwargs)
-    where = kwargs.get("where")
-    if type(where) in (list, tuple):
+    if type(where := kwargs.get("where")) in (list, tuple):
         where = kwargs["where"] = np.asarray(where)
-    if getattr(where, "dtype", FLAG).kind != "b":
+    if where is not None and getattr(where, "dtype", FLAG).kind != "b":
         return plain_into(fn, inputs, kwargs)  # raises
     inputs = tuple([np.asarray(each) if type(each) in (list, tuple) else each for each in inputs])
     if not outs and all(map(_is_number_here, inputs)) and not kwargs:
