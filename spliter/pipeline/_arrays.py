@@ -28,23 +28,16 @@ from spliter.pipeline._capture import (
     rewrapped,
     wrap,
 )
-from spliter.pipeline._elementwise import (
-    ASSIGN,
-    ASSIGNED,
-    ASTYPE,
-    ELEMENTWISE,
-    assign,
-    assigned,
-)
+from spliter.pipeline._elementwise import ASSIGN, ASSIGNED, ASTYPE, ELEMENTWISE, assign, assigned
 from spliter.pipeline._graph import Graph
-from spliter.pipeline._indexes import has_all_rows, is_basic, is_number, written_out
-from spliter.pipeline._lazy import (
-    BINARY,
-    Lazy,
-    compute,
-    computed,
-    is_array,
+from spliter.pipeline._indexes import (
+    check_nesting,
+    has_all_rows,
+    is_basic,
+    is_number,
+    written_out,
 )
+from spliter.pipeline._lazy import BINARY, Lazy, compute, computed, is_array
 from spliter.pipeline._metas import DTYPES, ArrayMeta, FrameMeta, Shape, meta_of
 from spliter.pipeline._row_calls import RULES, capture_rows_at, check_views, has_rows, keep_views
 
@@ -273,6 +266,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         elif isinstance(value, Lazy) and not self._is_as_known(value):
             value = compute(value)
         if not isinstance(value, (*CONSTANTS, Lazy)):
+            check_nesting(value, target.ndim)
             value = np.asarray(value, None if isinstance(value, np.ndarray) else self.dtype)
             if value.ndim and not is_array(value):  # objects or texts, which no batch would cut
                 value = value.astype(self.dtype)
@@ -427,9 +421,9 @@ for _name in ("flat", "real", "imag"):
     setattr(LazyArray, _name, _attribute(_name))
 
 
-def _clip(value: Any, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
+def _clip(value: Any, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Any:
     """Call ``numpy.clip``, which must get both bounds, as the method need not."""
-    return np.clip(value, min, max, **kwargs)
+    return np.clip(value, min, max, **kwargs, **({} if out is None else {"out": out}))
 
 
 METHODS: Final[dict[str, Callable[..., Any] | None]] = {"clip": _clip, "sort": None}

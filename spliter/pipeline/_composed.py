@@ -80,7 +80,8 @@ def _average(a: Any, axis: Any = None, weights: Any = None) -> Any:
 def _nanmean(a: Any, axis: Any = None) -> Any:
     if not _is_over_rows(axis) or a.dtype.kind != "f":
         return NotImplemented
-    return np.divide(np.nansum(a, axis=axis), np.sum(~np.isnan(a), axis=axis), dtype=a.dtype)
+    # Half floats hold no count of many rows.
+    return (np.nansum(a, axis=axis) / np.sum(~np.isnan(a), axis=axis)).astype(a.dtype)
 
 
 def _nanmax(a: Any, axis: Any = None) -> Any:
@@ -109,7 +110,7 @@ def _histogram(a: Any, bins: Any = 10, range: Any = None) -> Any:
     if a.dtype.kind not in "iuf" or isinstance(bins, str | Lazy):
         return NotImplemented
     if np.ndim(bins) == 0 and range is None and len(a):
-        range = a.min().item(), a.max().item()
+        range = np.asarray(a.min())[()], np.asarray(a.max())[()]  # their dtype decides on the edges
     edges = np.histogram_bin_edges(np.empty(0, a.dtype), bins, range)
     return capture_by_rows(counts_in_bins, (a, bins, range), {}), edges
 

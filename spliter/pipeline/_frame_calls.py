@@ -16,7 +16,15 @@ import numpy as np
 
 from spliter._errors import WholeArrayError
 from spliter.pipeline._annotations.pandas import METHODS, method_rule, rows_at
-from spliter.pipeline._annotations.rows import CHOOSE, SELECT, SET_VALUES, RowsCall, Rule, select
+from spliter.pipeline._annotations.rows import (
+    CHOOSE,
+    SET_VALUES,
+    RowsCall,
+    Rule,
+    select,
+    select_rule,
+    with_values,
+)
 from spliter.pipeline._capture import capture, graph_of, known, plain, wrap
 from spliter.pipeline._graph import Graph
 from spliter.pipeline._lazy import (
@@ -192,7 +200,8 @@ class LazyIndexer:
         args = mask, known(value), *column
         # pandas aligns a series, unless labels repeat; those of a Split are not known.
         can_align = is_over_split(self._value) or not _axes(args[1])
-        return can_align and is_lazy_mask(mask) and self._value._change(*SET_VALUES, args, *column)
+        is_captured = can_align and is_lazy_mask(mask)
+        return is_captured and self._value._change(with_values, SET_VALUES, args, *column)
 
 
 def _item(value: Any, indexer: str, key: Any) -> Any:
@@ -217,7 +226,7 @@ def capture_choice(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         func, args = select, (*args[0], *args[1], *(args[2:] or kwargs.values() or (0,)))
     elif func is not np.where or len(args) < 3:
         return NotImplemented
-    return capture_frame(func, SELECT, args, {})
+    return capture_frame(func, select_rule(len(args)), args, {})
 
 
 def _with_numbers(value: Any) -> Any:

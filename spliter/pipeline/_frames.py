@@ -15,7 +15,15 @@ import numpy as np
 from spliter._errors import WholeArrayError
 from spliter.pipeline._annotations.groups import AGGREGATES, GROUP_OPTIONS, Aggregates
 from spliter.pipeline._annotations.pandas import COLUMNS, DIVISION, METHODS, TO_ARRAY, aggregation
-from spliter.pipeline._annotations.rows import CHOOSE, OPERATOR, SET_COLUMN, WHOLE, Rule, assigned
+from spliter.pipeline._annotations.rows import (
+    CHOOSE,
+    OPERATOR,
+    SET_COLUMN,
+    WHOLE,
+    Rule,
+    assigned,
+    with_column,
+)
 from spliter.pipeline._capture import LAZY_CLASSES, capture, graph_of, plain, rewrapped
 from spliter.pipeline._frame_calls import (
     LazyAccessor,
@@ -205,10 +213,11 @@ class LazyFrame(Lazy):
     def __setitem__(self, key: Any, value: Any) -> None:
         """Set a column, or values: of the caller's own frame at once, of others when evaluated."""
         with graph_of(self, key, value):  # no other thread may evaluate in between
+            is_captured = False
             if self._meta.empty.ndim == 1:
                 is_captured = LazyIndexer(self, "loc").captures_change(key, value)
-            else:
-                is_captured = isinstance(key, str) and self._change(*SET_COLUMN, (key, value), key)
+            elif isinstance(key, str):
+                is_captured = self._change(with_column, SET_COLUMN, (key, value), key)
             if not is_captured:
                 plain(operator.setitem, (self, key, value), {})
 
@@ -364,7 +373,9 @@ class LazyGroupBy:
         if args or kwargs or self._is_settled:
             return getattr(self._evaluated(), name)(*args, **kwargs)
         self._is_used |= name != "size"
-        kind = Aggregates(self._by, self._selection, name, self._options)
+        empty = self._value._meta.empty
+        dtypes = dict(zip(empty.columns, empty.dtypes, strict=True))
+        kind = Aggregates(self._by, self._selection, name, self._options, dtypes)
         return capture_frame(kind, aggregation(kind), (self._value,), {})
 
 
@@ -380,7 +391,7 @@ def _assign(value: Any, /, **columns: Any) -> Any:
     for name, given in columns.items():
         column = given(value) if callable(given) else given
         if isinstance(value, LazyFrame):
-            value = capture_frame(assigned, SET_COLUMN[1], (value, name, column), {})
+            value = capture_frame(assigned, SET_COLUMN, (value, name, column), {})
         else:
             value = assigned(value, name, computed(column))
     return value if columns else value.copy()

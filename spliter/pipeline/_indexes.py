@@ -16,7 +16,12 @@ def written_out(key: Any, ndim: int) -> tuple[Any, ...]:
     at = next((at for at, each in enumerate(keys) if each is Ellipsis), len(keys))
     rest = ndim - sum(each is not None and each is not Ellipsis for each in keys)
     keys = (*keys[:at], *[slice(None)] * rest, *keys[at + 1 :])
-    return tuple([np.array(each) if isinstance(each, list | np.ndarray) else each for each in keys])
+    return tuple([_copied(each) if isinstance(each, list | np.ndarray) else each for each in keys])
+
+
+def _copied(key: Any) -> Any:
+    """Return an array of a list or an array; that of no positions is one of integers, too."""
+    return np.array(key, np.intp if isinstance(key, list) and not key else None)
 
 
 def has_all_rows(axes: tuple[Any, ...]) -> bool:
@@ -40,6 +45,12 @@ def is_basic(key: Any) -> bool:
         or (isinstance(each, int | np.integer) and not isinstance(each, bool))
         for each in keys
     )
+
+
+def check_nesting(values: Any, ndim: int) -> None:
+    """Raise what NumPy does if lists are nested more deeply than an array has axes."""
+    if isinstance(values, list | tuple) and np.ndim(values) > ndim:
+        np.empty((1,) * ndim)[...] = np.zeros((1,) * np.ndim(values)).tolist()
 
 
 def is_number(value: Any) -> bool:

@@ -55,7 +55,13 @@ FORMS = [
     *("np.stack(deque([x, x * 2]))", "np.select(deque([x > 0]), deque([x]))"),
     *("np.where(x > 0)[0]", "np.where(x > 0, x, -1.0)", "np.where(y > 0, y, [1.0, 2, 3, 4, 5])"),
     *("np.clip(x, 0, 3)", "np.clip(a=x, a_min=0, a_max=3)", "np.clip(x, min=2)", "x.clip(1)"),
-    *("x.clip(None, 2)", "x.clip(max=1)", "np.clip(y, [0, 1, 2, 3, 4], None)", "np.clip(x, 1)"),
+    *(
+        "x.clip(None, 2)",
+        "x.clip(max=1)",
+        "x.clip(0, 3, None)",
+        "np.clip(y, [0, 1, 2, 3, 4], None)",
+        "np.clip(x, 1)",
+    ),
     *(
         "np.round(x / 3, 1)",
         "np.round(a=x / 3, decimals=2)",

@@ -159,6 +159,32 @@ def test_sizes_of_groups_have_the_dtype_of_pandas(column: str) -> None:
         pd.testing.assert_series_equal(pipeline(sizes)(NULLABLE), sizes(NULLABLE))
 
 
+@pytest.mark.parametrize("by", ["key", ["key", "kind"]])
+@pytest.mark.parametrize("selection", ["i", "j", ["i", "x"], ["i", "j"], None])
+def test_sums_of_short_integers_have_the_dtype_of_pandas(by: Any, selection: Any) -> None:
+    """Those of pieces may fit no short integer where those of all rows do."""
+    df = pd.DataFrame(
+        {
+            "key": [1.0, 1.0, 1.0, 1.0, np.nan, np.nan, 2.0],
+            "kind": pd.Categorical([*"aaaaba", None], categories=[*"abc"]),
+            "i": np.array([100, 100, -100, -100, 100, 100, 3], "i1"),
+            "j": np.array([200, 200, 200, 200, 200, 200, 3], "i2") * 50,
+            "x": np.array([200, 0, 0, 0, 200, 200, 3], "u1"),
+        }
+    )
+
+    def body(df: Any) -> Any:
+        groups = [df.groupby(by, observed=False), df.groupby(by, as_index=False, sort=False)]
+        return [(each if selection is None else each[selection]).sum() for each in groups]
+
+    df = df.drop(columns="kind") if by == "key" else df
+    for given in (df, split([df[:2], df[2:6], df[6:]])):
+        with options(batch=2):
+            found = pipeline(body)(given)
+        for one, other in zip(found, body(df), strict=True):
+            pd.testing.assert_frame_equal(pd.DataFrame(one), pd.DataFrame(other))
+
+
 def test_counts_of_a_list_of_one_column() -> None:
     def counts(frame: Any) -> Any:
         return frame.value_counts(["k"]), frame[["k"]].value_counts()

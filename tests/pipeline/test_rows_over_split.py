@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spliter import WholeArrayError, split
-from spliter.pipeline import pipeline
+from spliter.pipeline import options, pipeline
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((60, 4))
@@ -61,6 +61,8 @@ BY_ROWS: dict[str, Callable[..., Any]] = {
     "average of rows": lambda x, v: np.average(x[v > 0], axis=1),
     "expand_dims": lambda x, v: np.expand_dims(v, 1),
     "squeeze": lambda x, v: v[:, None].squeeze(axis=1),
+    "clip": lambda x, v: x.clip(0, 1, None),
+    "no columns": lambda x, v: x[:, []],
     "real": lambda x, v: ((x + 1j * v[:, None]).real, (x - 2j).imag, v.real),
     "conj": lambda x, v: (x * 1j).conj(),
     "empty_like": lambda x, v: np.add(x, 1, out=np.empty_like(x)),
@@ -100,6 +102,21 @@ def test_reductions_that_leave_out_missing_values(dtype: Any, cuts: list[int]) -
         )
 
     check(body, cuts, MISSING.astype(dtype))
+
+
+def test_means_of_more_half_floats_than_half_floats_can_count() -> None:
+    with split(np.split(np.full(70_000, 0.25, "f2"), [100])) as parts:
+        found = pipeline(np.nanmean)(parts)
+    assert (found, found.dtype) == (0.25, np.float16)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "u1", "i8"])
+def test_bins_have_the_edges_that_numpy_computes_in_the_dtype_of_the_array(dtype: Any) -> None:
+    tenths = (np.arange(11) / (1 if dtype[0] in "iu" else 10)).astype(dtype)
+    with split(np.split(tenths, [3, 5])) as parts:
+        counts, edges = pipeline(np.histogram)(parts)
+    np.testing.assert_array_equal(counts, np.histogram(tenths)[0])
+    np.testing.assert_array_equal(edges, np.histogram(tenths)[1])
 
 
 @CUTS
@@ -256,6 +273,21 @@ def shares(x: Any, v: Any) -> Any:
 )
 def test_changes_of_columns_and_of_rows(body: Any, cuts: list[int]) -> None:
     check(body, cuts, X, V)
+
+
+@pytest.mark.parametrize("values", [[[3]], [[[1.0, 2.0, 3.0, 4.0]]], (([5],),)])
+def test_lists_nested_too_deeply_are_refused(values: Any) -> None:
+    def body(x: Any) -> Any:
+        y = x * 1
+        y[:, 0] = values
+        return y
+
+    with pytest.raises(ValueError, match="setting an array element") as plain:
+        body(X)
+    for given in (X, split([X[:9], X[9:]])):
+        with options(batch=7), pytest.raises(ValueError, match="setting") as error:
+            pipeline(body)(given)
+        assert str(error.value) == str(plain.value)
 
 
 def test_operands_are_taken_as_they_are_at_the_call() -> None:

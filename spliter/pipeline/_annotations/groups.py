@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from spliter.backend.contents import concatenate
-from spliter.pipeline._annotations.dtypes import has_double_mean, is_number
+from spliter.pipeline._annotations.dtypes import dtypes_of, has_double_mean, is_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +26,15 @@ class Aggregates:
         Method of pandas' group-by.
     options : mapping of str to bool
         Of ``groupby``: ``as_index``, ``sort``, ``observed`` and ``dropna``, if given.
+    dtypes : mapping of str to dtype
+        Of the columns of the frame.
     """
 
     by: Any
     selection: Any
     name: str
     options: Mapping[str, bool]
+    dtypes: Mapping[str, Any]
 
     @property
     def __name__(self) -> str:
@@ -109,7 +112,8 @@ class Aggregates:
             name = self.selection if isinstance(self.selection, str) else None
             return sizes.rename(name) if sizes.ndim == 1 else sizes
         if self.name != "mean":
-            return self._combined(grouped if self.selection is None else grouped[self.selection])
+            found = self._combined(grouped if self.selection is None else grouped[self.selection])
+            return self._narrowed(found) if self.name == "sum" else found
         counts = [each for each in partial.columns if each.endswith(COUNT)]
         columns = self.columns(partial.drop(columns=counts))
         result = self._combined(grouped[self.selection or columns])
@@ -118,6 +122,16 @@ class Aggregates:
             return result / counted[:, 0]
         result[columns] = result[columns] / counted
         return result
+
+    def _narrowed(self, sums: Any) -> Any:
+        """Give sums of short integers their dtype if all fit, as pandas does; pieces need not."""
+        if sums.ndim == 1:
+            return _cast_if_equal(sums, self.dtypes[self.selection])
+        columns = [each for each in sums.columns if each not in self.keys]
+        for dtype in {self.dtypes[each] for each in columns}:
+            alike = [each for each in columns if self.dtypes[each] == dtype]
+            sums[alike] = _cast_if_equal(sums[alike], dtype)
+        return sums
 
     def is_for(self, frame: Any) -> bool:
         """Return whether aggregates of pieces give those of the frame."""
@@ -151,6 +165,14 @@ COUNT: Final = "\0count"
 
 MAX_UNCOMBINED: Final = 2**15
 """Most rows that are combined at the end only: a group-by of so many takes some 3 ms."""
+
+
+def _cast_if_equal(sums: Any, dtype: Any) -> Any:
+    """Return sums of a dtype of integers, if that changes none; others as they are."""
+    if dtype.kind not in "iu" or {*dtypes_of(sums)} == {dtype}:
+        return sums
+    cast = sums.astype(dtype)
+    return cast if (cast == sums).all(axis=None) else sums
 
 
 def as_doubles(frame: Any, columns: list[str]) -> Any:

@@ -320,6 +320,11 @@ def select(*args: Any) -> Any:
     return np.select([*args[:count]], [*args[count:-1]], args[-1])
 
 
+def select_rule(count: int) -> Rule:
+    """Return the rule of ``numpy.where`` and of `select` with some number of arguments."""
+    return Rule(same_rows, _can_select, ("condition or value",) * (count - 1))
+
+
 def _can_select(*args: Any) -> bool:
     """Return whether flags select numbers; these alone decide on the dtype."""
     flags, values = args[: len(args) // 2], args[len(args) // 2 :]
@@ -336,6 +341,5 @@ CHOOSE: Final = Rule(
     *(chosen_rows, _can_choose, ("mask",)), mixed=True, reads=_filtered_columns, is_light=True
 )
 OPERATOR: Final = Rule(same_rows, names=("other",))
-SET_COLUMN: Final = with_column, Rule(same_rows, names=("name", "value"), mixed=True, is_light=True)
-SET_VALUES: Final = with_values, Rule(same_rows, _can_set, ("mask", "new", "column"), mixed=True)
-SELECT: Final = Rule(same_rows, _can_select, ("condition or value",) * 200)
+SET_COLUMN: Final = Rule(same_rows, names=("name", "value"), mixed=True, is_light=True)
+SET_VALUES: Final = Rule(same_rows, _can_set, ("mask", "new", "column"), mixed=True)
