@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from spliter.pipeline._annotations.dtypes import is_text
 from spliter.pipeline._annotations.pandas import METHODS
 from spliter.pipeline._annotations.rows import CHOOSE, Columns, RowsCall
 from spliter.pipeline._graph import Annotation, Call, Node
@@ -104,6 +105,8 @@ def _kept(frame: Any, columns: Columns) -> list[Any] | None:
     1.04 times.
     """
     if columns is None or frame.ndim == 1 or not frame.columns.is_unique:
+        return None
+    if not is_text(frame.columns.dtype):  # pandas would make labels of texts alone texts
         return None
     kept = [each for each in frame.columns if each in columns]
     return kept if 2 * len(kept) <= len(frame.columns) else None

@@ -81,7 +81,8 @@ def _nanmean(a: Any, axis: Any = None) -> Any:
     if not _is_over_rows(axis) or a.dtype.kind != "f":
         return NotImplemented
     # Half floats hold no count of many rows.
-    return (np.nansum(a, axis=axis) / np.sum(~np.isnan(a), axis=axis)).astype(a.dtype)
+    mean = np.nansum(a, axis=axis) / np.sum(~np.isnan(a), axis=axis)
+    return mean.astype(a.dtype.newbyteorder("="))
 
 
 def _nanmax(a: Any, axis: Any = None) -> Any:

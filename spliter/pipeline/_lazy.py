@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import functools
 import operator
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from spliter.backend.contents import is_sparse
 from spliter.pipeline._evaluate import check_use, evaluate_own, may_change
 from spliter.pipeline._graph import Call, Graph, Node
 from spliter.pipeline._metas import DTYPES
@@ -185,7 +187,9 @@ def lazies_in(value: Any) -> list[Lazy]:
 
 
 _MAY_HOLD: Final = (Lazy, dict, slice, list, tuple)
-_PLAIN: Final = (int, float, complex, str, bytes, np.ndarray, np.generic)
+_CONTAINERS: Final = (set, bytearray, collections.deque)
+_SCALARS: Final = (int, float, complex, str, bytes, np.generic)
+_PLAIN: Final = (*_SCALARS, np.ndarray)
 
 
 def computed(value: Any) -> Any:
@@ -310,6 +314,37 @@ def as_argument(value: Any, graph: Graph, writes: tuple[Node, ...] = ()) -> Any:
     if isinstance(value, list | dict | set):
         return copy.copy(value)  # as it is now
     return graph.operand(value) if is_capturable(value) else value
+
+
+def as_now(value: Any, graph: Graph) -> Any:
+    """Return a plain argument as it is now, with copies of containers and of what is in them.
+
+    Arrays are not copied, so the call runs at once; over a Split, it gets copies.
+
+    Parameters
+    ----------
+    value : object
+    graph : Graph
+        Of the call.
+    """
+    if isinstance(value, dict):
+        known = copy.copy(value)
+        known.update({key: as_now(item, graph) for key, item in value.items()})
+        return known
+    if isinstance(value, list) or type(value) is tuple:
+        items = [item if isinstance(item, _SCALARS) else as_now(item, graph) for item in value]
+        if type(value) is tuple:
+            return tuple(items)
+        result: Any = copy.copy(value)
+        result[:] = items
+        return result
+    if is_frame(value) or isinstance(value, _CONTAINERS):
+        return copy.copy(value)
+    if isinstance(value, np.ndarray) or is_sparse(value):
+        if type(graph) is not Graph:
+            return value.copy()
+        graph.reads_plain = graph.returns
+    return value
 
 
 def give_copies(calls: Iterable[Call]) -> None:

@@ -49,6 +49,7 @@ from spliter.pipeline._types import (
     Unknown,
 )
 from spliter.pipeline._warnings import WarningRecorder
+from spliter.pipeline._without_rows import finish_without_rows
 
 ROWS = Unknown(-1)
 """Type of values with a row for each row of the Split, whose lengths each partition knows."""
@@ -91,10 +92,11 @@ class SplitGraph(Graph):
         elif is_frame(example):
             meta = FrameMeta(example.iloc[:0].copy(), None)
         else:
+            dtype = f" of {example.dtype}" if isinstance(example, np.ndarray) else ""
             raise InvalidArgumentError(
-                f"the blocks of this Split are of type {type(example).__name__}, and a pipeline "
-                "over a Split takes NumPy arrays of numbers and frames of pandas 3 or later; call "
-                "it in a task, on each block"
+                f"the blocks of this Split are of type {type(example).__name__}{dtype}, and a "
+                "pipeline over a Split takes NumPy arrays of numbers, flags and dates, and frames "
+                "of pandas 3 or later; call it in a task, on each block"
             )
         call = Call(_rows_of_split, (), {}, ELEMENTWISE)
         call.has_run = True
@@ -377,23 +379,7 @@ class SplitGraph(Graph):
             if not isinstance(value, Nothing):
                 node.finish(value if kind.finish is None else kind.finish(value))
             elif node.call is not None:
-                self._run_on_no_rows(node.call, value)
-
-    def _run_on_no_rows(self, call: Call, nothing: Nothing) -> None:
-        """Run a reduction of a collection without rows at the client."""
-        given = {call.inputs[call.keys.index(key)]: value for key, value in nothing.given.items()}
-        for node in self.kinds.keys() & {*call.inputs} - given.keys():
-            if node.meta is None:
-                raise InvalidArgumentError(
-                    f"{call.place} over {self.split!r} has no rows; pass a collection with rows"
-                )
-            given[node] = node.meta.empty
-        args, kwargs = call.filled(lambda node: given.get(node, node.data))
-        with self.recorder.errstate(call.errstate, lambda: call):
-            result = call.fn(*args, **kwargs)
-        for at, node in call.live_outputs():
-            if node not in self.kinds:
-                node.finish(result[at] if len(call.outputs) > 1 else result)
+                finish_without_rows(node.call, value, self.kinds, self.recorder)
 
     def _output(self, node: Node) -> int:
         """Return the number of a value among the results of the passes."""

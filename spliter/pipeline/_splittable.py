@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -22,7 +22,15 @@ from spliter.pipeline._first_rows import (
     without_extents,
 )
 from spliter.pipeline._graph import Call, Graph, Node, Typing, common_graph
-from spliter.pipeline._lazy import Lazy, as_argument, compute, is_capturable, lazies_in
+from spliter.pipeline._lazy import (
+    Lazy,
+    as_argument,
+    as_now,
+    compute,
+    identity,
+    is_capturable,
+    lazies_in,
+)
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
 from spliter.pipeline._types import (
     AnyType,
@@ -86,11 +94,14 @@ class Annotated:
             default = None if name not in self.types or _is_empty(parameter) else parameter.default
             if (given := bound.arguments.get(name, default)) is None:
                 continue
-            filled, nodes = _as_nodes(given, kind, graph, parameter.kind)
+            # If no argument is lazy, the call runs before the program can change one.
+            now = functools.partial(as_now, graph=graph) if found else identity
+            filled, nodes = _as_nodes(given, kind, graph, parameter.kind, now)
             bound.arguments[name] = filled
             types += [kind] * len(nodes)
             writes += nodes if isinstance(kind, Mut) else []
-        if lazies_in((bound.args, bound.kwargs)):  # inside of lists, which are not cut
+        is_read_once = any(isinstance(each, Iterator) for each in bound.arguments.values())
+        if is_read_once or lazies_in((bound.args, bound.kwargs)):  # inside of lists, uncut
             return plain(self.fn, args, kwargs)
         at_client = type(graph) is not Graph
         annotation = CallTypes(tuple(types), self.returns, not found, at_client)
@@ -101,22 +112,24 @@ def _is_empty(parameter: inspect.Parameter) -> bool:
     return parameter.default is parameter.empty
 
 
-def _as_nodes(given: Any, kind: AnyType, graph: Graph, role: Any) -> tuple[Any, list[Node]]:
+def _as_nodes(
+    given: Any, kind: AnyType, graph: Graph, role: Any, now: Callable[[Any], Any]
+) -> tuple[Any, list[Node]]:
     """Return the argument of a parameter with nodes in place of values, and the nodes."""
     if role is inspect.Parameter.VAR_POSITIONAL:
-        filled: Any = tuple(_as_node(each, kind, graph) for each in given)
+        filled: Any = tuple(_as_node(each, kind, graph, now) for each in given)
         values = list(filled)
     elif role is inspect.Parameter.VAR_KEYWORD:
-        filled = {name: _as_node(each, kind, graph) for name, each in given.items()}
+        filled = {name: _as_node(each, kind, graph, now) for name, each in given.items()}
         values = list(filled.values())
     else:
-        filled = _as_node(given, kind, graph)
+        filled = _as_node(given, kind, graph, now)
         values = [filled]
     return filled, [each for each in values if isinstance(each, Node)]
 
 
-def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:
-    """Return a node for an argument that is lazy or cut; a plain value otherwise."""
+def _as_node(value: Any, kind: AnyType, graph: Graph, now: Callable[[Any], Any]) -> Any:
+    """Return a node for an argument that is lazy or cut; a plain value, as it is now, otherwise."""
     if isinstance(value, Lazy):
         meta = value._node.meta
         if isinstance(meta, ArrayMeta) and not (meta.shape or isinstance(kind, Broadcast)):
@@ -125,7 +138,7 @@ def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:
             compute(value)
         return as_argument(value, graph, (value._node,) if isinstance(kind, Mut) else ())
     if isinstance(kind, Broadcast):
-        return graph.operand(value) if is_capturable(value) else value
+        return graph.operand(value) if is_capturable(value) else now(value)
     if value is None or np.isscalar(value):
         return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
@@ -134,7 +147,7 @@ def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:
     if is_changed:
         graph.reads_plain = graph.returns  # the program may read it at any time
     is_operand = is_capturable(value) and not is_changed
-    node = graph.operand(value) if is_operand else graph.source(value)
+    node = graph.operand(value) if is_operand else graph.source(value if is_changed else now(value))
     inner = kind.type if isinstance(kind, Mut) else kind
     if isinstance(inner, SplitType):
         node.type = inner

@@ -56,7 +56,10 @@ class SplitType:
         return int(getattr(value, "nbytes", 100 * self.length(value)))
 
     def split(self, value: Any, start: int, stop: int) -> Any:
-        """Return the items from `start` to before `stop`; a view where the value allows it."""
+        """Return the items from `start` to before `stop`; a view where the value allows it.
+
+        Of an argument that is changed in place it must be one.
+        """
         raise AnnotationError(
             f"{type(self).__name__} has no method split; define split(self, value, start, stop)"
         )
@@ -86,10 +89,12 @@ class Axis(SplitType):
            [3, 4]])
     """
 
+    axis: int = 0  # dataclasses that are derived from this have no such parameter
+
     def __init__(self, axis: int = 0) -> None:
         if not isinstance(axis, SupportsIndex):
             raise AnnotationError(f"the axis is {axis!r}; pass an int, such as Axis(1)")
-        self.axis: int = operator.index(axis)
+        object.__setattr__(self, "axis", operator.index(axis))
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other one is along the same axis."""

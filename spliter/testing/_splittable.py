@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -31,8 +32,8 @@ def check_splittable(
     fn : callable
         Made by :func:`spliter.pipeline.splittable` or :func:`spliter.pipeline.pipeline`.
     *args, **kwargs
-        Plain arguments; some ten items that differ show most mistakes. Arguments that the function
-        changes in place are copied first.
+        Plain arguments; some ten items that differ show most mistakes. What can be compared is
+        copied first.
     batches : tuple of int
         Items of a batch to try.
     rtol : float, default 0
@@ -129,4 +130,8 @@ def _copied(value: Any) -> Any:
         return {key: _copied(each) for key, each in value.items()}
     if type(value) in (list, tuple):
         return type(value)(_copied(each) for each in value)
-    return value.copy() if hasattr(value, "copy") else value
+    if hasattr(value, "copy"):
+        return value.copy()
+    # Of others, no change would be seen.
+    is_comparable: bool = type(value).__eq__ is not object.__eq__  # type: ignore[comparison-overlap]
+    return copy.deepcopy(value) if is_comparable else value

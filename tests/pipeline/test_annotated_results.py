@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
 from spliter import AnnotationError, split
 from spliter.pipeline import (
@@ -289,3 +292,69 @@ def test_wrong_types_are_refused() -> None:
         Reduction(merge=3)  # type: ignore[arg-type]
     with pytest.raises(AnnotationError, match=r"axis is 1\.5; pass an int"):
         Axis(1.5)  # type: ignore[arg-type]
+
+
+def changed_list(x: Any) -> Any:
+    weights = [2.0] * len(VALUES)
+    found = splittable(np.multiply, x1=ROWS, x2=ROWS, returns=ROWS)(x, weights)
+    weights.append(9.0)
+    return found
+
+
+def changed_containers(x: Any) -> Any:
+    given: Any = [{"k": [2.0]}, (np.ones(1), np.ones(9)), collections.deque([3.0]), {4.0}]
+    scaled = splittable(
+        lambda x, g: x * g[0]["k"][0] * g[1][0] * g[2][0] * sum(g[3]), x=ROWS, returns=ROWS
+    )
+    found = scaled(x, given)
+    given[0]["k"][0] = given[1][0][0] = given[2][0] = 9.0
+    given[3].clear()
+    return found
+
+
+def changed_sparse(x: Any) -> Any:
+    eye, series = scipy.sparse.eye_array(1, format="csr") * 2.0, pd.Series([2.0])
+    gaps = np.ma.masked_less(np.ones(2), 0)
+    scaled = splittable(
+        lambda x, *whole: x * sum(each.sum() for each in whole), x=ROWS, returns=ROWS
+    )
+    found = scaled(x, eye, series, gaps)
+    eye.data[:] = gaps[:] = 9.0
+    series.iloc[0] = 9.0
+    return found
+
+
+def read_once(x: Any) -> Any:
+    return splittable(lambda x, it: x * next(it), x=ROWS, returns=ROWS)(x, iter([2.0]))
+
+
+@pytest.mark.parametrize("body", [changed_list, changed_containers, changed_sparse, read_once])
+def test_arguments_are_as_they_are_at_the_call(body: Callable[..., Any]) -> None:
+    expected = body(VALUES)
+    with options(batch=7):
+        np.testing.assert_array_equal(pipeline(body)(VALUES), expected)
+    if body in (changed_containers, changed_sparse):  # the others are whole at the client
+        with split([VALUES[:9], VALUES[9:]]) as parts:
+            np.testing.assert_array_equal(np.concatenate(pipeline(body)(parts)), expected)
+
+
+@dataclass(frozen=True)
+class Lines(Rows):
+    """Items of some numbers each."""
+
+    width: int = 2
+
+    def length(self, value: Any) -> int:
+        return len(value) // self.width
+
+    def split(self, value: Any, start: int, stop: int) -> Any:
+        return value[self.width * start : self.width * stop]
+
+
+@pytest.mark.parametrize("kind", [Lines(), Lines(4)])
+def test_rows_can_be_a_dataclass(kind: Lines) -> None:
+    def totals(x: Any) -> Any:
+        return x.reshape(-1, kind.width).sum(axis=1)
+
+    check_splittable(splittable(totals, x=kind, returns=ROWS), VALUES)
+    assert Lines(4) != Lines()

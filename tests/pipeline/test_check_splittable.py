@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import scipy.sparse
 
 from spliter import AnnotationError
-from spliter.pipeline import Reduction, Rows, broadcast, mut, pipeline, splittable
+from spliter.pipeline import Reduction, Rows, SplitType, broadcast, mut, pipeline, splittable
 from spliter.testing import check_splittable
 
 NUMBERS = np.arange(9.0)
@@ -41,6 +42,44 @@ def test_an_argument_that_changes_must_be_marked() -> None:
         check_splittable(splittable(doubled, x=Rows(), returns=Rows()), NUMBERS)
     check_splittable(splittable(doubled, x=mut(Rows()), returns=Rows()), NUMBERS)
     check_splittable(pipeline(doubled), NUMBERS)  # the body's own changes need no annotation
+
+
+class Bag:
+    """Numbers in an object that can be compared, and has no method to copy it."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, numbers: list[int]) -> None:
+        self.numbers = numbers
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Bag) and self.numbers == other.numbers
+
+
+@dataclass(frozen=True)
+class Bags(SplitType):
+    """Bags, cut into copies."""
+
+    def length(self, value: Any) -> int:
+        return len(value.numbers)
+
+    def split(self, value: Any, start: int, stop: int) -> Any:
+        return Bag(value.numbers[start:stop])
+
+    def merge(self, pieces: Any) -> Any:
+        return Bag([each for piece in pieces for each in piece.numbers])
+
+
+def test_changes_of_copies_are_found() -> None:
+    def double(bag: Any) -> None:
+        bag.numbers[:] = [2 * each for each in bag.numbers]
+
+    bag = Bag([1, 2, 3])
+    with pytest.raises(AnnotationError, match="double gives another result in batches of 1"):
+        check_splittable(splittable(double, bag=mut(Bags()), returns=None), bag)
+    with pytest.raises(AnnotationError, match="changes its argument 'bag' in place"):
+        check_splittable(splittable(double, bag=Bags(), returns=None), bag)
+    assert bag.numbers == [1, 2, 3]
 
 
 def test_the_argument_that_changes_is_named() -> None:

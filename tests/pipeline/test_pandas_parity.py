@@ -141,6 +141,15 @@ LABELS = [
 ]
 
 
+def test_names_of_columns_keep_their_dtype() -> None:
+    def body(df: Any) -> Any:
+        return df.merge(pd.DataFrame({"k": [1, 2], "z": [5, 6]}), on="k")[["k", "z"]]
+
+    mixed = pd.DataFrame({"k": [1, 2, 1, 2], "a": 1.0, "b": 2.0, 0: 4.0})
+    with options(batch=2):
+        pd.testing.assert_frame_equal(pipeline(body)(mixed), body(mixed))
+
+
 @pytest.mark.parametrize("labels", LABELS)
 def test_labels_keep_their_dtype(labels: Any) -> None:
     check(

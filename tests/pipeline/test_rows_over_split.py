@@ -110,6 +110,10 @@ def test_means_of_more_half_floats_than_half_floats_can_count() -> None:
     assert (found, found.dtype) == (0.25, np.float16)
 
 
+def test_means_have_the_byte_order_of_the_machine() -> None:
+    check(lambda x: (np.nanmean(x, axis=0), np.nanmean(x)), [20], MISSING.astype(">f8"))
+
+
 @pytest.mark.parametrize("dtype", ["f2", "f4", "u1", "i8"])
 def test_bins_have_the_edges_that_numpy_computes_in_the_dtype_of_the_array(dtype: Any) -> None:
     tenths = (np.arange(11) / (1 if dtype[0] in "iu" else 10)).astype(dtype)
