@@ -154,7 +154,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
             raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
         if callable(found):
             return functools.partial(_call_method, found, self)
-        return rewrapped(getattr(compute(self), name), self._graph.root())
+        return rewrapped(getattr(compute(self), name), self._graph.root(), [self])
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Capture a call of a ufunc."""
@@ -261,8 +261,10 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
     def _assign_locked(self, target: Lazy, value: Any, where: dict[str, Any]) -> None:
         self._before_change()
         if isinstance(value, CONSTANTS):
-            with np.errstate(all="ignore"):
-                np.empty(1, self.dtype)[0] = value  # raises, if the dtype cannot hold it
+            with np.errstate(all="ignore"):  # raises, if the dtype cannot hold it
+                # By masks, NumPy casts its own numbers.
+                is_cast = where and isinstance(value, np.generic)
+                assign(np.empty(1, self.dtype), value, np.True_ if is_cast else True)
         elif isinstance(value, Lazy) and not self._is_as_known(value):
             value = compute(value)
         if not isinstance(value, (*CONSTANTS, Lazy)):
@@ -409,7 +411,7 @@ def _attribute(name: str) -> property:
     def get(self: LazyArray) -> Any:
         if name != "flat" and self._is_elsewhere():
             return getattr(np, name)(self)
-        return rewrapped(getattr(compute(self), name), self._graph.root())
+        return rewrapped(getattr(compute(self), name), self._graph.root(), [self])
 
     def change(self: LazyArray, value: Any) -> None:
         setattr(compute(self), name, computed(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -119,7 +119,7 @@ def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
         for each in lazies_in((args, kwargs)):
             if each._node.data is result:
                 return each
-    return rewrapped(result, graph)
+    return rewrapped(result, graph, lazies_in((args, kwargs)))
 
 
 def graph_of(*values: Any) -> Graph:
@@ -167,7 +167,7 @@ def run_known(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     kwargs = {name: known(each) for name, each in kwargs.items()}
     if any(isinstance(each, Lazy) for each in (*args, *kwargs.values())):
         return fn(*args, **kwargs)
-    return rewrapped(fn(*computed(args), **computed(kwargs)), graph)
+    return rewrapped(fn(*computed(args), **computed(kwargs)), graph, lazies_in((args, kwargs)))
 
 
 def known(value: Any) -> Any:
@@ -215,15 +215,27 @@ CONSTANTS: Final = (
 """Types of values that share no memory."""
 
 
-def rewrapped(result: Any, graph: Graph) -> Any:
+def rewrapped(result: Any, graph: Graph, given: Sequence[Lazy] = ()) -> Any:
     """Return lazy values for arrays in a decorated function, else the result itself.
 
     Of other objects that may share memory with arrays, such as iterators, later changes of arrays
-    do not wait. After a view that is not lazy no call waits: the program may change it.
+    do not wait. After an array that is not lazy, and not new, no call waits: the program may change
+    it.
+
+    Parameters
+    ----------
+    result : object
+    graph : Graph
+    given : sequence of Lazy
+        Arguments of the call, one of which may be the result.
     """
     is_plain = not graph.returns or not is_array(result)
-    if is_plain and isinstance(result, np.ndarray) and result.base is not None:
-        graph.is_eager |= result.flags.writeable
+    if is_plain and isinstance(result, np.ndarray):
+        is_new = result.base is None and not any(each._node.data is result for each in given)
+        graph.is_eager |= result.flags.writeable and not is_new
+    if not graph.returns and type(result) in (list, tuple):
+        for each in result:
+            rewrapped(each, graph, given)
     if not graph.returns or isinstance(result, CONSTANTS):
         return result
     if is_frame(result):
@@ -231,7 +243,7 @@ def rewrapped(result: Any, graph: Graph) -> Any:
     if is_capturable(result):
         return wrap(graph.source(result), graph)
     if type(result) is tuple or (type(result) is list and any(map(is_array, result[:1]))):
-        return type(result)([rewrapped(each, graph) for each in result])
+        return type(result)([rewrapped(each, graph, given) for each in result])
     if isinstance(result, tuple) and hasattr(result, "_make"):
         return result._make([rewrapped(each, graph) for each in result])
     graph.has_escaped |= not is_frame(result)

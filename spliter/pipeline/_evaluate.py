@@ -13,7 +13,6 @@ from spliter._errors import (
     AlignmentError,
     AnnotationError,
     ForkedError,
-    InvalidArgumentError,
     SplIterError,
 )
 from spliter.pipeline._columns import narrow
@@ -23,10 +22,10 @@ from spliter.pipeline._planner import needed, plan_for
 from spliter.pipeline._program import compile_stage
 from spliter.pipeline._results import check_nothing, collector_for
 from spliter.pipeline._runner import Failure, run_batches
-from spliter.pipeline._site import Site
+from spliter.pipeline._site import Site, used_in_pieces
 from spliter.pipeline._stages import Plan, Stage
 from spliter.pipeline._types import NoRowsError
-from spliter.pipeline._warnings import WarningRecorder
+from spliter.pipeline._warnings import WarningRecorder, of_call
 
 TRACE: Final[contextvars.ContextVar[list[tuple[str, Plan]] | None]] = contextvars.ContextVar(
     "spliter_pipeline_trace", default=None
@@ -168,15 +167,6 @@ def check_use(graph: Graph) -> None:
         raise used_in_pieces()
 
 
-def used_in_pieces() -> InvalidArgumentError:
-    """Return the error of a lazy value that is used in a function that does not get its pieces."""
-    return InvalidArgumentError(
-        f"{Site.of_caller()} uses a lazy value in a function that runs on pieces, and it is no "
-        "argument of that; pass it as an argument that is broadcast, or evaluate it before, as "
-        "numpy.asarray(value) and float(value) do"
-    )
-
-
 def _evaluate(graph: Graph) -> None:
     check_use(graph)
     with graph.lock:
@@ -278,7 +268,10 @@ def _run_stage(graph: Graph, stage: Stage, options: Options, recorder: WarningRe
         return
     program = compile_stage(stage)
     collectors = [
-        collector_for(kind, program.length, node, program.layouts.get(node))
+        collector_for(
+            of_call(kind, cast(Call, node.call), recorder),
+            *(program.length, node, program.layouts.get(node)),
+        )
         for _, kind, node in program.results
     ]
     for call, _ in stage.calls:
@@ -301,7 +294,7 @@ def _run_stage(graph: Graph, stage: Stage, options: Options, recorder: WarningRe
         call.has_run = call not in stage.remade and call not in failed
     for call in sorted(failed, key=operator.attrgetter("number"))[:1]:
         found = cast(Exception, call.error)
-        if not isinstance(found, NoRowsError):
+        if not isinstance(found, NoRowsError | FloatingPointError):
             raise found
         _handle(graph, Failure(found, call, 0, program.length), stage, recorder)
 

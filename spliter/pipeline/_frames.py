@@ -373,8 +373,8 @@ class LazyGroupBy:
         if args or kwargs or self._is_settled:
             return getattr(self._evaluated(), name)(*args, **kwargs)
         self._is_used |= name != "size"
-        empty = self._value._meta.empty
-        dtypes = dict(zip(empty.columns, empty.dtypes, strict=True))
+        meta = self._value._meta
+        dtypes = dict(zip(meta.empty.columns, meta.empty.dtypes, strict=True)) if meta.exact else {}
         kind = Aggregates(self._by, self._selection, name, self._options, dtypes)
         return capture_frame(kind, aggregation(kind), (self._value,), {})
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from spliter.pipeline._locks import Locks
 from spliter.pipeline._metas import ArrayMeta, Meta, meta_of
-from spliter.pipeline._site import Site
+from spliter.pipeline._site import Site, used_in_pieces
 from spliter.pipeline._types import SplitType
 
 RUNNING: Final[contextvars.ContextVar[Graph | None]] = contextvars.ContextVar(
@@ -341,6 +341,8 @@ class Graph:
         """Lock the graph that this one has been merged into, and return it."""
         while True:
             root = self.root()
+            if RUNNING.get() is root:  # whose thread waits for this one
+                raise used_in_pieces()
             root.lock.__enter__()
             if root.merged_into is None:
                 return root

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import collections
 import copy
 import functools
 import operator
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    MutableMapping,
+    MutableSequence,
+    MutableSet,
+)
 from typing import Any, Final
 
 import numpy as np
@@ -187,7 +193,7 @@ def lazies_in(value: Any) -> list[Lazy]:
 
 
 _MAY_HOLD: Final = (Lazy, dict, slice, list, tuple)
-_CONTAINERS: Final = (set, bytearray, collections.deque)
+_CONTAINERS: Final = (MutableMapping, MutableSequence, MutableSet)
 _SCALARS: Final = (int, float, complex, str, bytes, np.generic)
 _PLAIN: Final = (*_SCALARS, np.ndarray)
 
@@ -331,18 +337,28 @@ def as_now(value: Any, graph: Graph) -> Any:
         known = copy.copy(value)
         known.update({key: as_now(item, graph) for key, item in value.items()})
         return known
-    if isinstance(value, list) or type(value) is tuple:
+    if isinstance(value, list | tuple):
         items = [item if isinstance(item, _SCALARS) else as_now(item, graph) for item in value]
-        if type(value) is tuple:
-            return tuple(items)
+        return _with_items(value, items)
+    if isinstance(value, Lazy) or not (is_frame(value) or isinstance(value, _CONTAINERS)):
+        return _data_as_now(value, graph)
+    return copy.copy(value)
+
+
+def _with_items(value: Any, items: list[Any]) -> Any:
+    """Return a list or tuple of the same class with other items."""
+    if isinstance(value, list):
         result: Any = copy.copy(value)
         result[:] = items
         return result
-    if is_frame(value) or isinstance(value, _CONTAINERS):
-        return copy.copy(value)
-    if isinstance(value, np.ndarray) or is_sparse(value):
-        if type(graph) is not Graph:
-            return value.copy()
+    return value._make(items) if hasattr(value, "_make") else type(value)(items)
+
+
+def _data_as_now(value: Any, graph: Graph) -> Any:
+    has_items = isinstance(value, np.ndarray) or is_sparse(value)
+    if has_items and type(graph) is not Graph:
+        return value.copy()
+    if has_items or isinstance(value, memoryview):
         graph.reads_plain = graph.returns
     return value
 

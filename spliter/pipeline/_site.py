@@ -6,6 +6,8 @@ import functools
 import sys
 from typing import Any, NamedTuple
 
+from spliter._errors import InvalidArgumentError
+
 
 class Site(NamedTuple):
     """Line of the user's program that made a call."""
@@ -30,3 +32,12 @@ class Site(NamedTuple):
 @functools.cache
 def _is_library(module: str) -> bool:
     return module.startswith(("spliter.pipeline.", "numpy.", "pandas."))
+
+
+def used_in_pieces() -> InvalidArgumentError:
+    """Return the error of a lazy value that is used in a function that does not get its pieces."""
+    return InvalidArgumentError(
+        f"{Site.of_caller()} uses a lazy value in a function that runs on pieces, and it is no "
+        "argument of that; pass it as an argument that is broadcast, or evaluate it before, as "
+        "numpy.asarray(value) and float(value) do"
+    )

@@ -15,7 +15,7 @@ from spliter._split import Split
 from spliter.backend.protocols import SupportsExample
 from spliter.pipeline._columns import narrow
 from spliter.pipeline._elementwise import ELEMENTWISE
-from spliter.pipeline._evaluate import claim, run_whole, used_in_pieces
+from spliter.pipeline._evaluate import claim, run_whole
 from spliter.pipeline._first_rows import MAX_ROWS
 from spliter.pipeline._graph import RUNNING, Call, Graph, Node, Typing
 from spliter.pipeline._lazy import Lazy, give_copies, is_array, is_frame
@@ -38,7 +38,7 @@ from spliter.pipeline._pass import (
     with_no_rows,
 )
 from spliter.pipeline._planner import needed
-from spliter.pipeline._site import Site
+from spliter.pipeline._site import Site, used_in_pieces
 from spliter.pipeline._types import (
     Axis,
     Broadcast,
@@ -48,7 +48,7 @@ from spliter.pipeline._types import (
     SplitType,
     Unknown,
 )
-from spliter.pipeline._warnings import WarningRecorder
+from spliter.pipeline._warnings import WarningRecorder, WithErrstate
 from spliter.pipeline._without_rows import finish_without_rows
 
 ROWS = Unknown(-1)
@@ -335,7 +335,7 @@ class SplitGraph(Graph):
                 if isinstance(kind, Broadcast | Groups):
                     kind = Reduction(None, functools.partial(_merged, kind), commutative=True)
                 if isinstance(kind, Reduction):
-                    reductions.append((node, kind))
+                    reductions.append((node, WithErrstate.of(kind, {**call.errstate})))
                     if kind.takes_start:
                         self.split.resolve_item_indexes()
                 elif node.is_held or node in wanted:

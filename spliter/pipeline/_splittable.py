@@ -27,6 +27,7 @@ from spliter.pipeline._lazy import (
     as_argument,
     as_now,
     compute,
+    computed,
     identity,
     is_capturable,
     lazies_in,
@@ -141,6 +142,8 @@ def _as_node(value: Any, kind: AnyType, graph: Graph, now: Callable[[Any], Any])
         return graph.operand(value) if is_capturable(value) else now(value)
     if value is None or np.isscalar(value):
         return value
+    if lazies_in(value):  # pieces must be those of arrays, which the program may change
+        value, graph.reads_plain = computed(value), graph.returns
     if isinstance(value, np.ndarray) and value.ndim == 0:
         return value
     is_changed = isinstance(kind, Mut)
@@ -317,7 +320,7 @@ def _length_of(node: Node, kind: SplitType, call: Call) -> int | None:
         return None
     try:
         length = operator.index(kind.length(node.data))
-    except (TypeError, ValueError, IndexError, AttributeError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise AnnotationError(
             f"{call.name} has an argument of type {type(node.data).__name__}, which is annotated "
             f"as {kind!r} but has no length by it ({error}); correct the annotation, or pass "
@@ -406,6 +409,11 @@ def _annotated(fn: Callable[..., Any], types: Mapping[str, Any], returns: Any) -
             f"{', '.join(signature.parameters)}"
         )
     results = () if returns is None else returns if isinstance(returns, tuple) else (returns,)
+    if isinstance(returns, tuple) and len(returns) == 1:
+        raise AnnotationError(
+            f"{name} is annotated with returns=({returns[0]!r},), a tuple of one type; pass "
+            f"returns={returns[0]!r}, and let the function return the result itself"
+        )
     for kind in types.values():
         _check_type(name, kind.type if isinstance(kind, Mut) else kind)
         if isinstance(kind, Reduction | Groups):

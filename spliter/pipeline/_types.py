@@ -301,6 +301,13 @@ class Reduction(SplitType):
         object.__setattr__(self, "takes_start", takes_start)
         object.__setattr__(self, "commutative", commutative)
 
+    def with_steps(
+        self, merge: Callable[[Any, Any], Any], finish: Callable[[Any], Any] | None
+    ) -> Reduction:
+        """Return one with other functions to combine partial results and to finish."""
+        flags = {"takes_start": self.takes_start, "commutative": self.commutative}
+        return Reduction(self.partial, merge, finish, **flags)
+
     def combine(self, pieces: Sequence[Any]) -> Any:
         """Combine partial results pairwise, in order; not finished."""
         level = [each for each in pieces if not isinstance(each, Nothing)]

@@ -9,11 +9,13 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from spliter.pipeline._graph import Call
+from spliter.pipeline._types import Reduction, SplitType
 
 KINDS: Final = {
     "divide by zero": "divide",
@@ -57,6 +59,56 @@ class WarningRecorder:
         for call in sorted(found, key=lambda call: call.number):
             for report in found[call].values():
                 report()
+
+
+def of_call(kind: SplitType, call: Call, recorder: WarningRecorder) -> SplitType:
+    """Return a type that combines partial results under the call's floating-point handling.
+
+    Parameters
+    ----------
+    kind : SplitType
+    call : Call
+    recorder : WarningRecorder
+    """
+    if not isinstance(kind, Reduction):
+        return kind
+    merge_two, last_step = kind.merge_two, kind.finish
+
+    def merge(one: Any, other: Any) -> Any:
+        with recorder.errstate(call.errstate, lambda: call):
+            return merge_two(one, other)
+
+    def finish(last: Any) -> Any:
+        with np.errstate(**call.errstate, call=call.errcall):
+            return last if last_step is None else last_step(last)
+
+    return kind.with_steps(merge, finish)
+
+
+@dataclass(frozen=True)
+class WithErrstate:
+    """A function under a handling of floating-point errors; a task can get it.
+
+    Parameters
+    ----------
+    fn : callable
+    modes : dict of str to str
+        What ``numpy.geterr`` returned where the call was made.
+    """
+
+    fn: Callable[..., Any]
+    modes: dict[str, Any]
+
+    @classmethod
+    def of(cls, kind: Reduction, modes: dict[str, Any]) -> Reduction:
+        """Return a reduction whose partial results are combined so; handlers are not called."""
+        kept = {key: "ignore" if mode in ("call", "log") else mode for key, mode in modes.items()}
+        return kind.with_steps(cls(kind.merge_two, kept), kind.finish and cls(kind.finish, kept))
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function."""
+        with np.errstate(**self.modes):
+            return self.fn(*args)
 
 
 def _warn(call: Call, kind: str) -> None:

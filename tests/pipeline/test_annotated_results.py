@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import contextlib
 import functools
@@ -22,6 +23,7 @@ from spliter.pipeline import (
     Groups,
     Reduction,
     Rows,
+    SplitType,
     broadcast,
     mut,
     options,
@@ -294,6 +296,9 @@ def test_wrong_types_are_refused() -> None:
         Axis(1.5)  # type: ignore[arg-type]
 
 
+Pair = collections.namedtuple("Pair", "one other")
+
+
 def changed_list(x: Any) -> Any:
     weights = [2.0] * len(VALUES)
     found = splittable(np.multiply, x1=ROWS, x2=ROWS, returns=ROWS)(x, weights)
@@ -303,11 +308,14 @@ def changed_list(x: Any) -> Any:
 
 def changed_containers(x: Any) -> Any:
     given: Any = [{"k": [2.0]}, (np.ones(1), np.ones(9)), collections.deque([3.0]), {4.0}]
+    pair, buffer = Pair(np.ones(1), 5.0), array.array("d", [6.0])
     scaled = splittable(
-        lambda x, g: x * g[0]["k"][0] * g[1][0] * g[2][0] * sum(g[3]), x=ROWS, returns=ROWS
+        lambda x, g, p, b: x * g[0]["k"][0] * g[1][0] * g[2][0] * sum(g[3]) * p.one[0] + b[0],
+        x=ROWS,
+        returns=ROWS,
     )
-    found = scaled(x, given)
-    given[0]["k"][0] = given[1][0][0] = given[2][0] = 9.0
+    found = scaled(x, given, pair, buffer)
+    given[0]["k"][0] = given[1][0][0] = given[2][0] = pair.one[0] = buffer[0] = 9.0
     given[3].clear()
     return found
 
@@ -358,3 +366,44 @@ def test_rows_can_be_a_dataclass(kind: Lines) -> None:
 
     check_splittable(splittable(totals, x=kind, returns=ROWS), VALUES)
     assert Lines(4) != Lines()
+
+
+@dataclass(frozen=True)
+class Columns(SplitType):
+    """Dicts of arrays of one length."""
+
+    def length(self, value: Any) -> int:
+        return len(value["x"])
+
+    def split(self, value: Any, start: int, stop: int) -> Any:
+        return {name: each[start:stop] for name, each in value.items()}
+
+    def merge(self, pieces: Any) -> Any:
+        return {name: np.concatenate([each[name] for each in pieces]) for name in pieces[0]}
+
+
+def double(columns: Any) -> None:
+    for each in columns.values():
+        np.multiply(each, 2, out=each)
+
+
+def test_dicts_of_lazy_arrays_are_cut() -> None:
+    doubling = splittable(double, columns=mut(Columns()), returns=None)
+    sums = splittable(lambda columns: sum(columns.values()), columns=Columns(), returns=ROWS)
+
+    def body(columns: Any) -> Any:
+        before, first = columns["x"] * 3, sums(columns)
+        columns["x"] += 1
+        doubling(columns)
+        return before, first, sums(columns), columns["y"].sum()
+
+    given, plain = ({"x": VALUES.copy(), "y": VALUES * 2} for _ in range(2))
+    with options(batch=7):
+        found = pipeline(body)(given)
+    for one, other in zip((*found, *given.values()), (*body(plain), *plain.values()), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-14)
+
+
+def test_a_tuple_of_one_result_is_refused() -> None:
+    with pytest.raises(AnnotationError, match=r"returns=\(Rows\(\),\), a tuple of one type"):
+        splittable(lambda x: (x,), x=ROWS, returns=(ROWS,))

@@ -203,6 +203,36 @@ def test_a_small_array_is_copied_if_values_are_lazy_without_a_pipeline() -> None
     np.testing.assert_array_equal(found, np.arange(8.0))
 
 
+def as_is(x: Any) -> Any:
+    return x
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "real": lambda x: x.real,
+    "squeeze": np.squeeze,
+    "atleast_1d": np.atleast_1d,
+    "real_if_close": np.real_if_close,
+    "split": lambda x: np.split(x, 2)[0],
+    "astype": lambda x: x.astype("f8", copy=False),
+    "nan_to_num": lambda x: np.nan_to_num(x, copy=False),
+    "slice": lambda x: x[:5],
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("source", [as_is, lambda x: x + 1])
+def test_arrays_that_share_memory_may_change_without_a_pipeline(name: str, source: Any) -> None:
+    def body(x: Any) -> Any:
+        y = source(x)
+        before, view = y * 2, VIEWS[name](y)
+        after = y * 3
+        view[:2] = 7
+        return np.asarray(before), np.asarray(after)
+
+    for one, other in zip(body(lazy(np.arange(10.0))), body(np.arange(10.0)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("batch", ["auto", 3])
 def test_copies_keep_the_order_in_memory(batch: Any) -> None:
     def body(x: Any) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from spliter import InvalidArgumentError, split
 from spliter.pipeline import (
     Generic,
     Rows,
@@ -293,16 +294,45 @@ def test_handlers_of_floating_point_errors_are_those_of_the_call(mode: Any) -> N
     assert all(plain)
 
 
-def test_one_warning_per_call_at_the_users_line() -> None:
-    def body(x: Any) -> Any:
-        return 1 / (x - x)
+@pytest.mark.parametrize(("over", "caller"), [("raise", "ignore"), ("ignore", "raise")])
+def test_partial_results_are_combined_under_the_handling_of_the_call(
+    over: Any, caller: Any
+) -> None:
+    """Sums of pieces are finite here, and overflow when they are added."""
 
+    def body(x: Any) -> Any:
+        with np.errstate(over=over):
+            found = x.sum(axis=0), x.mean(axis=0), (x * 1e-307 * 10).prod(axis=0)
+        return [np.asarray(each) for each in found]
+
+    large = np.full((N, 2), 2e306)
+    given = large, split(np.split(large, 25))
+    for each in given:
+        with np.errstate(over=caller):
+            if over == "ignore":
+                np.testing.assert_array_equal(pipeline(body)(each), body(large))
+            else:
+                with pytest.raises(FloatingPointError, match="overflow"):
+                    pipeline(body)(each)
+
+
+@pytest.mark.parametrize(
+    ("fn", "message"),
+    [
+        (lambda x: 1 / (x - x), "divide by zero encountered in divide"),
+        (
+            lambda x: np.var(np.where(x == 50, np.inf, x), axis=0),
+            "invalid value encountered in var",
+        ),
+    ],
+)
+def test_one_warning_per_call_at_the_users_line(fn: Any, message: str) -> None:
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        pipeline(body)(numbers())
+        pipeline(fn)(numbers())
     (warning,) = found
-    assert str(warning.message) == "divide by zero encountered in divide"
-    assert (warning.filename, warning.lineno) == (__file__, body.__code__.co_firstlineno + 1)
+    assert str(warning.message) == message
+    assert (warning.filename, warning.lineno) == (__file__, fn.__code__.co_firstlineno)
 
 
 def test_calls_before_one_that_fails_have_warned() -> None:
@@ -490,3 +520,35 @@ def test_sparse_matrices_are_arguments() -> None:
     np.testing.assert_array_equal(pipeline(totals)(matrix), matrix.sum(axis=1))
     with options(batch="auto"):
         np.testing.assert_array_equal(pipeline(totals)(matrix), matrix.sum(axis=1))
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in")
+@pytest.mark.parametrize(
+    "value", ["x.sum()", "np.float64(3e9)", "np.datetime64(0, 's')", "7", "x[3]"]
+)
+def test_numbers_that_masks_assign_are_cast_as_by_numpy(value: str) -> None:
+    def body(x: Any, a: Any) -> Any:
+        a[a > 5] = eval(value)
+        b = a * 2
+        b[b > 4] = eval(value)
+        return a, b
+
+    x, a = numbers().astype("i8") - 100, np.arange(N).astype("i1")
+    expected = body(x, a.copy())
+    for one, other in zip(pipeline(body)(x, a), expected, strict=True):
+        same(one, other)
+
+
+def test_a_lazy_value_in_a_function_on_pieces_is_an_error_and_no_hang() -> None:
+    def body(x: Any) -> Any:
+        total = x * 2
+
+        def add(v: Any) -> Any:
+            nonlocal total
+            total += v.sum()
+            return v
+
+        return splittable(add, v=Rows(), returns=Rows())(x)
+
+    with pytest.raises(InvalidArgumentError, match="in a function that runs on pieces"):
+        pipeline(body)(numbers())

@@ -27,7 +27,7 @@ class Aggregates:
     options : mapping of str to bool
         Of ``groupby``: ``as_index``, ``sort``, ``observed`` and ``dropna``, if given.
     dtypes : mapping of str to dtype
-        Of the columns of the frame.
+        Of the columns of the frame; empty if values decide on them.
     """
 
     by: Any
@@ -113,7 +113,7 @@ class Aggregates:
             return sizes.rename(name) if sizes.ndim == 1 else sizes
         if self.name != "mean":
             found = self._combined(grouped if self.selection is None else grouped[self.selection])
-            return self._narrowed(found) if self.name == "sum" else found
+            return self._narrowed(found) if self.name == "sum" and self.dtypes else found
         counts = [each for each in partial.columns if each.endswith(COUNT)]
         columns = self.columns(partial.drop(columns=counts))
         result = self._combined(grouped[self.selection or columns])
