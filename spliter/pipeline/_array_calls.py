@@ -9,7 +9,14 @@ import numpy as np
 
 from spliter.pipeline._annotations.arguments import arguments_of
 from spliter.pipeline._annotations.numpy import FUNCTIONS
-from spliter.pipeline._capture import CONSTANTS, LAZY_CLASSES, capture, graph_of, plain_into
+from spliter.pipeline._capture import (
+    CONSTANTS,
+    LAZY_CLASSES,
+    capture,
+    graph_of,
+    plain_into,
+    with_numbers,
+)
 from spliter.pipeline._composed import capture_over_split
 from spliter.pipeline._elementwise import CONTIGUOUS_ONLY, UFUNC
 from spliter.pipeline._evaluate import evaluate_own
@@ -106,6 +113,8 @@ def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     args, kwargs
         Its arguments.
     """
+    args = tuple(map(with_numbers, args))
+    kwargs = {name: with_numbers(each) for name, each in kwargs.items()}
     if (found := capture_over_split(fn, args, kwargs)) is not NotImplemented:
         return found
     annotation = FUNCTIONS.get(fn)

@@ -215,6 +215,18 @@ CONSTANTS: Final = (
 """Types of values that share no memory."""
 
 
+def with_numbers(value: Any) -> Any:
+    """Return a list, tuple or dict with values in place of lazy numbers, if it has no others.
+
+    Parameters
+    ----------
+    value : object
+        A lazy value is returned as it is.
+    """
+    found = () if isinstance(value, Lazy) else lazies_in(value)
+    return computed(value) if found and all(_is_number(each._node) for each in found) else value
+
+
 def rewrapped(result: Any, graph: Graph, given: Sequence[Lazy] = ()) -> Any:
     """Return lazy values for arrays in a decorated function, else the result itself.
 

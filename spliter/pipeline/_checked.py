@@ -139,7 +139,7 @@ class OnRows(Checking):
             pairs = zip(self.outputs, self.empties, strict=True)
             nothing = tuple([_of_no_rows(*pair, given) for pair in pairs])
             if not any(each is None for each in nothing):
-                return nothing if len(nothing) > 1 else nothing[0]
+                return nothing if len(nothing) > 1 else next(iter(nothing), None)
         result = self.fn(*args, **kwargs)
         several = len(self.has_rows) > 1 and isinstance(result, tuple | list)
         for value, has_rows in zip(result if several else (result,), self.has_rows, strict=False):

@@ -6,9 +6,8 @@ import functools
 import importlib
 import inspect
 import math
-import operator
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from spliter._task_checks import check_task_function, name_of
 from spliter.pipeline import _arrays, _frames  # noqa: F401 -- register classes of lazy values
 from spliter.pipeline._annotations import functions_of
 from spliter.pipeline._capture import wrap
+from spliter.pipeline._containers import Containers, drop_lost, wrapped, written_back
 from spliter.pipeline._evaluate import evaluate_own, raise_kept
 from spliter.pipeline._graph import Graph
 from spliter.pipeline._lazy import is_capturable, lazies_in, settled
@@ -84,8 +84,12 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
         graph = Graph(returns=True)
         containers: Containers = {}
         result = captured(fn, graph, args, kwargs, containers)
-        _finish(graph.root())
-        given_of = _written_back(containers)
+        try:
+            _finish(graph.root())
+        except BaseException:
+            drop_lost(containers)
+            raise
+        given_of = written_back(containers)
         if not graph.root().was_planned and share < math.inf:
             # All values were small: next time, arguments of this size need not be captured.
             plain_share = max(plain_share, share)
@@ -99,31 +103,6 @@ def _finish(graph: Graph) -> None:
     """Evaluate what is pending, and raise what other threads have not."""
     evaluate_own(graph)
     raise_kept(graph)
-
-
-Containers: TypeAlias = dict[int, tuple[Any, Any]]
-"""Lists and dicts among the arguments by their `id`, each with what the function gets for it."""
-
-
-def _written_back(containers: Containers) -> dict[int, Any]:
-    """Change the caller's lists and dicts as the body has; return them, by the body's own."""
-    given_of: dict[int, Any] = {}
-
-    def final(item: Any) -> Any:
-        return given_of[id(item)] if id(item) in given_of else settled(item)
-
-    for given, made in containers.values():  # inner ones first
-        if isinstance(given, dict):
-            items = {key: final(item) for key, item in made.items()}
-            if list(items) != list(given) or any(items[key] is not given[key] for key in items):
-                given.clear()
-                given.update(items)
-        else:
-            found = list(map(final, made))
-            if len(found) != len(given) or any(map(operator.is_not, found, given)):
-                given[:] = found
-        given_of[id(made)] = given
-    return given_of
 
 
 def captured(
@@ -142,8 +121,8 @@ def captured(
         Of the arguments.
     args, kwargs
         Plain arguments.
-    containers : dict of int to (object, object)
-        To which each list and dict among the arguments is added, and what the function gets for it.
+    containers : Containers
+        To which lists and dicts among the arguments are added.
     """
     annotated = annotated_of(fn)
     try:
@@ -157,33 +136,20 @@ def captured(
         # Errors and changes of arrays that came before; Ctrl-C waits for the changes alone.
         if isinstance(error, Exception) or any(call.writes for call in graph.root().pending):
             evaluate_own(graph.root())
-        _written_back(containers)
+        written_back(containers)
         raise
 
 
-def wrapped(value: Any, graph: Graph, containers: Containers) -> Any:
-    """Return a value with arrays and frames made lazy, also in lists, tuples and dicts."""
-    if is_capturable(value):
-        node = graph.source(value)
-        return node.lazy() if node.is_held and node.lazy else wrap(node, graph)
-    if id(value) in containers:  # passed twice, it is one object for the function, too
-        return containers[id(value)][1]
-    made: Any = value
-    if type(value) is dict:
-        made = {key: wrapped(item, graph, containers) for key, item in value.items()}
-    elif type(value) in (list, tuple):
-        made = type(value)(wrapped(item, graph, containers) for item in value)
-    if type(value) in (list, dict):
-        containers[id(value)] = value, made
-    return made
-
-
-def _largest_share(value: Any) -> float:
+def _largest_share(value: Any, seen: set[int] | None = None) -> float:
     """Return the share of the largest array, frame or list in a value; infinity if unknown."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        return max(*map(_largest_share, value[:100]), 0, 100 * len(value) / plain_nbytes())
+    if isinstance(value, dict | list | tuple):
+        seen = set() if seen is None else seen
+        items = list(value.values()) if isinstance(value, dict) else value
+        if id(value) in seen:
+            return 0
+        seen.add(id(value))
+        shares = [_largest_share(each, seen) for each in items[:100]]
+        return max(*shares, 0, 100 * len(items) / plain_nbytes())
     if isinstance(value, str | bytes):
         return len(value) / plain_nbytes()
     if value is None or callable(value) or np.isscalar(value):

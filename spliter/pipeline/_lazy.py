@@ -182,14 +182,23 @@ def lazies_in(value: Any) -> list[Lazy]:
     """Return the lazy values in a value, also in lists, tuples, dicts and slices."""
     if isinstance(value, Lazy):
         return [value]
+    return _lazies_in(value, set()) if isinstance(value, _MAY_HOLD) else []
+
+
+def _lazies_in(value: Any, seen: set[int]) -> list[Lazy]:
+    """Return the lazy values in what may hold some, itself, too; of each object once."""
+    if isinstance(value, Lazy):
+        return [value]
+    if id(value) in seen:
+        return []
+    seen.add(id(value))
+    items = value
     if isinstance(value, dict):
-        value = list(value.values())
+        items = list(value.values())
     elif isinstance(value, slice):
-        value = value.start, value.stop, value.step
-    if isinstance(value, list | tuple):
-        items = [item for item in value if isinstance(item, _MAY_HOLD)]  # few of many numbers
-        return [each for item in items for each in lazies_in(item)]
-    return []
+        items = value.start, value.stop, value.step
+    held = [item for item in items if isinstance(item, _MAY_HOLD)]  # few of many numbers
+    return [each for item in held for each in _lazies_in(item, seen)]
 
 
 _MAY_HOLD: Final = (Lazy, dict, slice, list, tuple)
@@ -218,7 +227,9 @@ def computed(value: Any) -> Any:
     return type(value)(items)
 
 
-def settled(value: Any, value_of: Callable[[Lazy], Any] = compute) -> Any:
+def settled(
+    value: Any, value_of: Callable[[Lazy], Any] = compute, seen: set[int] | None = None
+) -> Any:
     """Return what a decorated function returns, without lazy values.
 
     Lists and dicts are changed themselves, as the program may hold them.
@@ -230,21 +241,48 @@ def settled(value: Any, value_of: Callable[[Lazy], Any] = compute) -> Any:
         took for objects.
     value_of : callable, optional
         Returns the value of a lazy one.
+    seen : set of int, optional
+        The `id` of lists and dicts that are settled, as they may hold themselves.
     """
     if isinstance(value, Lazy):
         return value_of(value)
     if is_frame(value):
         return of_numbers(value)
-    if isinstance(value, list | dict):
+    seen = set() if seen is None else seen
+    if isinstance(value, list | dict) and id(value) not in seen:
+        seen.add(id(value))
         pairs = value.items() if isinstance(value, dict) else enumerate(value)
         for key, each in [pair for pair in pairs if not isinstance(pair[1], _PLAIN)]:
-            if (made := settled(each, value_of)) is not each:
-                value[key] = made
+            put(value, key, each, settled(each, value_of, seen))
     elif isinstance(value, tuple):
-        items = [settled(each, value_of) for each in value]
+        items = [settled(each, value_of, seen) for each in value]
         if any(map(operator.is_not, items, value)):
-            return value._make(items) if hasattr(value, "_make") else type(value)(items)
+            return with_items(value, items)
     return value
+
+
+def put(container: Any, key: Any, item: Any, value: Any) -> None:
+    """Replace an item of a list or dict by its value, if it is still there.
+
+    Parameters
+    ----------
+    container : list or dict
+        Classes derived from these may refuse changes.
+    key : object
+    item, value : object
+    """
+    if value is item:
+        return
+    if isinstance(container, dict):
+        if container.get(key) is item:
+            dict.__setitem__(container, key, value)
+    elif key < len(container) and container[key] is item:
+        list.__setitem__(container, key, value)
+
+
+def with_items(value: Any, items: list[Any]) -> Any:
+    """Return a tuple of the same class with other items."""
+    return value._make(items) if hasattr(value, "_make") else tuple.__new__(type(value), items)
 
 
 def of_numbers(frame: Any) -> Any:
@@ -322,7 +360,7 @@ def as_argument(value: Any, graph: Graph, writes: tuple[Node, ...] = ()) -> Any:
     return graph.operand(value) if is_capturable(value) else value
 
 
-def as_now(value: Any, graph: Graph) -> Any:
+def as_now(value: Any, graph: Graph, made: dict[int, Any] | None = None) -> Any:
     """Return a plain argument as it is now, with copies of containers and of what is in them.
 
     Arrays are not copied, so the call runs at once; over a Split, it gets copies.
@@ -332,26 +370,24 @@ def as_now(value: Any, graph: Graph) -> Any:
     value : object
     graph : Graph
         Of the call.
+    made : dict of int to object, optional
+        Copies of lists and dicts by the `id` of these, as they may hold themselves.
     """
-    if isinstance(value, dict):
-        known = copy.copy(value)
-        known.update({key: as_now(item, graph) for key, item in value.items()})
-        return known
-    if isinstance(value, list | tuple):
-        items = [item if isinstance(item, _SCALARS) else as_now(item, graph) for item in value]
-        return _with_items(value, items)
+    made = {} if made is None else made
+    if id(value) in made:
+        return made[id(value)]
+    if isinstance(value, list | dict):
+        result: Any = copy.copy(value)
+        made[id(value)] = result
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            if not isinstance(item, _SCALARS):
+                put(result, key, item, as_now(item, graph, made))
+        return result
+    if isinstance(value, tuple):
+        return with_items(value, [as_now(item, graph, made) for item in value])
     if isinstance(value, Lazy) or not (is_frame(value) or isinstance(value, _CONTAINERS)):
         return _data_as_now(value, graph)
     return copy.copy(value)
-
-
-def _with_items(value: Any, items: list[Any]) -> Any:
-    """Return a list or tuple of the same class with other items."""
-    if isinstance(value, list):
-        result: Any = copy.copy(value)
-        result[:] = items
-        return result
-    return value._make(items) if hasattr(value, "_make") else type(value)(items)
 
 
 def _data_as_now(value: Any, graph: Graph) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from spliter._errors import AnnotationError
 from spliter._task_checks import check_task_function, name_of
-from spliter.pipeline._capture import capture, plain
+from spliter.pipeline._capture import capture, plain, with_numbers
 from spliter.pipeline._checked import AsForOneRow, OnRows
 from spliter.pipeline._first_rows import (
     counts_otherwise,
@@ -138,6 +138,7 @@ def _as_node(value: Any, kind: AnyType, graph: Graph, now: Callable[[Any], Any])
         if isinstance(kind, Mut) and value._node.is_pending:
             compute(value)
         return as_argument(value, graph, (value._node,) if isinstance(kind, Mut) else ())
+    value = with_numbers(value)
     if isinstance(kind, Broadcast):
         return graph.operand(value) if is_capturable(value) else now(value)
     if value is None or np.isscalar(value):

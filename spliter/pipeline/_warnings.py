@@ -6,6 +6,7 @@ What the program has set by ``numpy.errstate(call=...)`` is called once per call
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -44,7 +45,7 @@ class WarningRecorder:
             Returns the call that this thread runs.
         """
         recorded: dict[str, Any] = {
-            kind: "call" if mode == "warn" else mode for kind, mode in modes.items()
+            kind: "call" if mode in ("warn", "print") else mode for kind, mode in modes.items()
         }
         return np.errstate(call=_Handler(self, modes, current), **recorded)
 
@@ -122,6 +123,10 @@ def _warn(call: Call, kind: str) -> None:
     )
 
 
+def _print(call: Call, kind: str) -> None:
+    sys.stderr.write(f"Warning: {kind} encountered in {call.name}\n")
+
+
 class _Handler:
     """What NumPy calls for a floating-point error."""
 
@@ -134,8 +139,10 @@ class _Handler:
 
     def __call__(self, kind: str, flag: int) -> None:
         call = self.current()
-        if self.modes[KINDS[kind]] == "warn":
-            self.recorder.record(call, kind, functools.partial(_warn, call, kind))
+        mode = self.modes[KINDS[kind]]
+        if mode in ("warn", "print"):
+            report = _warn if mode == "warn" else _print
+            self.recorder.record(call, kind, functools.partial(report, call, kind))
         elif call.errcall is not None:
             self.recorder.record(call, kind, functools.partial(call.errcall, kind, flag))
 

@@ -1,0 +1,157 @@
+"""Lists and dicts that the caller passes: arrays in them are lazy in the body of a pipeline.
+
+Those with arrays are copied for the body, and what it has changed is changed in the caller's when
+it returns. The others are the caller's own, as other threads and callbacks may change them, too::
+
+    caller      {"x": array}            []
+    body        {"x": lazy}, a copy     the same list, to which it appends lazy values
+    at the end  changed as the copy     holds arrays
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeAlias
+
+from spliter.pipeline._capture import wrap
+from spliter.pipeline._graph import Graph
+from spliter.pipeline._lazy import is_capturable, put, settled
+
+
+class Held(NamedTuple):
+    """A list or dict among the arguments of a pipeline.
+
+    Parameters
+    ----------
+    given : list or dict
+        The caller's.
+    made : list or dict
+        What the body gets: a copy, or the same object.
+    before : list or dict
+        What was in it.
+    """
+
+    given: Any
+    made: Any
+    before: Any
+
+
+Containers: TypeAlias = dict[int, Held]
+"""Lists and dicts among the arguments, by the `id` of the caller's."""
+
+
+def wrapped(value: Any, graph: Graph, containers: Containers) -> Any:
+    """Return a value with arrays and frames made lazy, also in lists, tuples and dicts.
+
+    Parameters
+    ----------
+    value : object
+    graph : Graph
+    containers : Containers
+        To which lists and dicts are added.
+    """
+    if is_capturable(value):
+        node = graph.source(value)
+        return node.lazy() if node.is_held and node.lazy else wrap(node, graph)
+    if id(value) in containers:  # passed twice, it is one object for the function, too
+        return containers[id(value)].made
+    if type(value) is tuple:
+        items = tuple([wrapped(item, graph, containers) for item in value])
+        return value if _are_same(items, value) else items
+    if not isinstance(value, list | dict):
+        return value
+    made: Any = value
+    if type(value) in (list, dict):
+        made = type(value)()
+        containers[id(value)] = Held(value, made, value.copy())  # as it may hold itself
+        if isinstance(value, list):
+            made += [wrapped(item, graph, containers) for item in value]
+        else:
+            made |= {key: wrapped(item, graph, containers) for key, item in value.items()}
+        if _are_same(_items(made), _items(value)):
+            made = value
+    containers[id(value)] = Held(value, made, value.copy())
+    return made
+
+
+def _items(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else list(value)
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    """Return whether two sequences hold the same objects."""
+    return len(one) == len(other) and all(map(operator.is_, one, other))
+
+
+def written_back(containers: Containers) -> dict[int, Any]:
+    """Change the caller's lists and dicts as the body has; return them, by the body's own.
+
+    Parameters
+    ----------
+    containers : Containers
+    """
+    given_of = {id(held.made): held.given for held in containers.values()}
+
+    def final(item: Any) -> Any:
+        return given_of[id(item)] if id(item) in given_of else settled(item)
+
+    for given, made, before in containers.values():
+        if made is given:
+            for key, item in _pairs(given):
+                put(given, key, item, final(item))
+        elif isinstance(given, dict):
+            _change_dict(given, before, {key: final(item) for key, item in made.items()})
+        else:
+            _change_list(given, before, [final(item) for item in made])
+    return given_of
+
+
+def _pairs(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Return the keys or positions of items, and the items as they are now."""
+    return list(value.items()) if isinstance(value, dict) else enumerate(list(value))
+
+
+def _change_dict(given: Any, before: Any, after: Any) -> None:
+    """Change a dict as a copy was changed; what others have changed meanwhile stays."""
+    if list(after) == list(before) and _are_same(_items(after), _items(before)):
+        return
+    if list(given) == list(before) and _are_same(_items(given), _items(before)):
+        given.clear()  # the order may be another one
+        given.update(after)
+        return
+    for key in before.keys() - after.keys():
+        given.pop(key, None)
+    given.update(
+        (key, item) for key, item in after.items() if key not in before or item is not before[key]
+    )
+
+
+def _change_list(given: Any, before: Any, after: Any) -> None:
+    """Change a list as a copy was changed; what others have appended meanwhile stays."""
+    if _are_same(after, before):
+        return
+    start = len(before)
+    if not _are_same(given, before) and _are_same(after[:start], before):
+        given += after[start:]
+    else:
+        given[:] = after
+
+
+def drop_lost(containers: Containers) -> None:
+    """Evaluate what a body that failed has put into lists and dicts, or remove it if it is lost.
+
+    Parameters
+    ----------
+    containers : Containers
+    """
+    for given, made, _ in containers.values():
+        for key, item in reversed([*_pairs(given)]) if made is given else ():
+            _settle_or_remove(given, key, item, settled)
+
+
+def _settle_or_remove(given: Any, key: Any, item: Any, value_of: Callable[[Any], Any]) -> None:
+    try:
+        put(given, key, item, value_of(item))
+    except Exception:  # noqa: BLE001 -- the program gets the first error
+        del given[key]
