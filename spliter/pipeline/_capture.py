@@ -51,6 +51,10 @@ class LazyObject(Lazy):
         """The class of the value, for all but this package and arrays; evaluates."""
         if str(sys._getframe(1).f_globals.get("__name__")).startswith("spliter."):
             return LazyObject
+        found = known(self)
+        is_elsewhere = isinstance(found, Lazy) and type(found._graph.root()) is not Graph
+        if is_elsewhere and found._node.is_pending:  # NumPy asks for it, too
+            return found.__class__ if isinstance(found._node.meta, FrameMeta) else LazyObject
         value = compute(self)
         return LazyObject if isinstance(value, np.ndarray) else type(value)
 
@@ -163,11 +167,25 @@ def run_known(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     If another argument is lazy then, the call may be captured.
     """
     graph = graph_of(args, kwargs)
-    args = tuple([known(each) for each in args])
-    kwargs = {name: known(each) for name, each in kwargs.items()}
-    if any(isinstance(each, Lazy) for each in (*args, *kwargs.values())):
+    args = tuple([_with_known(each) for each in args])
+    kwargs = {name: _with_known(each) for name, each in kwargs.items()}
+    if lazies_in((args, kwargs)):
         return fn(*args, **kwargs)
     return rewrapped(fn(*computed(args), **computed(kwargs)), graph, lazies_in((args, kwargs)))
+
+
+def _with_known(value: Any) -> Any:
+    """Return a value, or a list or tuple of values, of classes that they turn out to be."""
+    if type(value) in (list, tuple):
+        return type(value)([_with_known(each) for each in value])
+    return known(value)
+
+
+def _is_unknown(value: Any) -> bool:
+    """Return whether nothing is known of a value, or of one in a list or tuple."""
+    return type(value) is LazyObject or (
+        type(value) in (list, tuple) and any(map(_is_unknown, value))
+    )
 
 
 def known(value: Any) -> Any:
@@ -197,7 +215,7 @@ def plain_into(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
     It is captured after all if nothing was known of an argument, and now is.
     """
-    if any(type(each) is LazyObject for each in (*args, *kwargs.values())):
+    if any(map(_is_unknown, (*args, *kwargs.values()))):
         return run_known(fn, args, kwargs)
     result = plain(fn, args, kwargs)
     outs = kwargs.get("out")

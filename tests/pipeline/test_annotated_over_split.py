@@ -293,3 +293,57 @@ def test_numbers_over_a_split_are_numbers() -> None:
 
     with split(np.split(VALUES, PARTS)) as parts:
         assert pipeline(body)(parts) == body(VALUES)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda q: np.where(q > 0, q, 0.0),
+        lambda q: np.select([q > 3], [q], 0.0),
+        lambda q: np.column_stack([q, q]),
+        lambda q: np.where(np.isnan(q), q, 1.0),
+    ],
+)
+@pytest.mark.parametrize("least", [0.0, 2.0, 2.5])
+def test_functions_of_what_a_filter_leaves_of_later_blocks(body: Any, least: float) -> None:
+    above = splittable(lambda x: x[x > least], x=Rows(), returns=unknown)
+    values = np.array([1.0, 2.0, 3.0, 4.0])
+    for _ in range(4):
+        with split([values[:2], values[2:]]) as parts:
+            found = pipeline(lambda x: body(above(x)))(parts)
+        np.testing.assert_array_equal(np.concatenate(found), body(values[values > least]))
+
+
+def test_functions_without_a_result_are_called_once_for_each_row() -> None:
+    for given in (np.arange(40.0), split([np.arange(9.0), np.zeros(0), np.arange(31.0)])):
+        seen: list[int] = []
+        note = splittable(lambda x, seen=seen: seen.append(len(x)), x=Rows(), returns=None)
+
+        def body(x: Any, note: Any = note) -> Any:
+            chosen = x[x < 8]
+            note(chosen * 2)
+            note(x)
+            return chosen
+
+        with options(batch=4, threads=1):
+            pipeline(body)(given)
+        chosen = 8 if isinstance(given, np.ndarray) else 16
+        assert sum(seen) == 40 + chosen
+
+
+def test_lazy_numbers_in_containers_are_numbers() -> None:
+    scaled = splittable(lambda x, by: x * by["m"][0], x=Rows(), returns=Rows())
+
+    def body(x: Any) -> Any:
+        low, high = x.min(), x.max()
+        return (
+            scaled(x, {"m": [x.mean()]}),
+            np.interp(x, [low, high], [0, 1]),
+            np.digitize(x, [low, x.mean(), high]),
+            np.where(x > 0, [x.mean()], [0.0]),
+        )
+
+    values = np.arange(40.0)
+    with split([values[:9], values[9:]]) as parts:
+        for found, expected in zip(pipeline(body)(parts), body(values), strict=True):
+            np.testing.assert_allclose(np.concatenate(found), expected, rtol=1e-14)
