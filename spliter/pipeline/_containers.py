@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from spliter.pipeline._capture import wrap
 from spliter.pipeline._graph import Graph
-from spliter.pipeline._lazy import is_capturable, put, settled
+from spliter.pipeline._lazy import Lazy, compute, is_capturable, put, settled
 
 
 class Held(NamedTuple):
@@ -84,17 +84,19 @@ def _are_same(one: Any, other: Any) -> bool:
     return len(one) == len(other) and all(map(operator.is_, one, other))
 
 
-def written_back(containers: Containers) -> dict[int, Any]:
-    """Change the caller's lists and dicts as the body has; return them, by the body's own.
+def written_back(containers: Containers, result: Any) -> Any:
+    """Change the caller's lists and dicts as the body has; return a result, which may hold them.
 
     Parameters
     ----------
     containers : Containers
+    result : object
+        Of the body, which has copies in place of some.
     """
-    given_of = {id(held.made): held.given for held in containers.values()}
+    known = {id(held.made): held.given for held in containers.values()}
 
     def final(item: Any) -> Any:
-        return given_of[id(item)] if id(item) in given_of else settled(item)
+        return settled(item, known=known)
 
     for given, made, before in containers.values():
         if made is given:
@@ -104,7 +106,7 @@ def written_back(containers: Containers) -> dict[int, Any]:
             _change_dict(given, before, {key: final(item) for key, item in made.items()})
         else:
             _change_list(given, before, [final(item) for item in made])
-    return given_of
+    return final(result)
 
 
 def _pairs(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -129,29 +131,62 @@ def _change_dict(given: Any, before: Any, after: Any) -> None:
 
 def _change_list(given: Any, before: Any, after: Any) -> None:
     """Change a list as a copy was changed; what others have appended meanwhile stays."""
+    start = len(before)
     if _are_same(after, before):
         return
-    start = len(before)
-    if not _are_same(given, before) and _are_same(after[:start], before):
+    if _are_same(after[:start], before):
         given += after[start:]
+    elif _are_same(given[:start], before):
+        given[:] = [*after, *given[start:]]
     else:
         given[:] = after
 
 
-def drop_lost(containers: Containers) -> None:
+def own(value: Any, containers: Containers) -> None:
+    """Add lists and dicts in a value that are the caller's own in the body.
+
+    Parameters
+    ----------
+    value : object
+    containers : Containers
+    """
+    if not isinstance(value, list | dict | tuple) or id(value) in containers:
+        return
+    if not isinstance(value, tuple):
+        containers[id(value)] = Held(value, value, value)
+    for item in _items(value):
+        own(item, containers)
+
+
+def drop_lost(containers: Containers, value_of: Callable[[Lazy], Any] = compute) -> None:
     """Evaluate what a body that failed has put into lists and dicts, or remove it if it is lost.
 
     Parameters
     ----------
     containers : Containers
+    value_of : callable
+        Returns the value of a lazy one.
     """
+    seen: set[int] = set()
     for given, made, _ in containers.values():
-        for key, item in reversed([*_pairs(given)]) if made is given else ():
-            _settle_or_remove(given, key, item, settled)
+        if made is given:
+            _drop_lost(given, value_of, seen)
 
 
-def _settle_or_remove(given: Any, key: Any, item: Any, value_of: Callable[[Any], Any]) -> None:
-    try:
-        put(given, key, item, value_of(item))
-    except Exception:  # noqa: BLE001 -- the program gets the first error
-        del given[key]
+def _drop_lost(value: Any, value_of: Callable[[Lazy], Any], seen: set[int]) -> None:
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    for key, item in reversed([*_pairs(value)]):
+        if isinstance(item, list | dict):
+            _drop_lost(item, value_of, seen)
+            continue
+        try:
+            put(value, key, item, settled(item, value_of))
+        except Exception:  # noqa: BLE001 -- the program gets the first error
+            del value[key]
+
+
+def refuse(value: Lazy) -> Any:
+    """Raise, as a value of a body that was stopped is not computed."""
+    raise LookupError("it is not computed")

@@ -20,7 +20,7 @@ from spliter.pipeline._capture import wrap
 from spliter.pipeline._containers import Containers, drop_lost, wrapped, written_back
 from spliter.pipeline._evaluate import evaluate_own, raise_kept
 from spliter.pipeline._graph import Graph
-from spliter.pipeline._lazy import is_capturable, lazies_in, settled
+from spliter.pipeline._lazy import is_capturable, lazies_in
 from spliter.pipeline._options import CURRENT, plain_nbytes
 from spliter.pipeline._splittable import annotated_of, splittable
 from spliter.pipeline._types import share_of
@@ -86,15 +86,15 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
         result = captured(fn, graph, args, kwargs, containers)
         try:
             _finish(graph.root())
+            result = written_back(containers, result)
         except BaseException:
             drop_lost(containers)
             raise
-        given_of = written_back(containers)
         if not graph.root().was_planned and share < math.inf:
             # All values were small: next time, arguments of this size need not be captured.
             plain_share = max(plain_share, share)
         graph.root().returns = False  # values that the program still holds change at once
-        return given_of[id(result)] if id(result) in given_of else settled(result)
+        return result
 
     return run
 
@@ -133,10 +133,14 @@ def captured(
         return fn(*lazies, **named)
     except BaseException as error:
         graph.root().locks.end()
-        # Errors and changes of arrays that came before; Ctrl-C waits for the changes alone.
-        if isinstance(error, Exception) or any(call.writes for call in graph.root().pending):
-            evaluate_own(graph.root())
-        written_back(containers)
+        try:
+            # Errors and changes of arrays that came before; Ctrl-C waits for the changes alone.
+            if isinstance(error, Exception) or any(call.writes for call in graph.root().pending):
+                evaluate_own(graph.root())
+            written_back(containers, None)
+        except BaseException:
+            drop_lost(containers)
+            raise
         raise
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from spliter._errors import InvalidArgumentError
 from spliter._split import Split
 from spliter.pipeline._compiled import driver_of, groups_of
+from spliter.pipeline._containers import Containers, drop_lost, refuse
 from spliter.pipeline._decorators import captured
 from spliter.pipeline._evaluate import TRACE
 from spliter.pipeline._graph import Graph
@@ -63,10 +64,12 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     evaluated: list[tuple[str, Plan]] = []
     token = TRACE.set(evaluated)
     try:
-        result = captured(getattr(fn, "__wrapped__", fn), graph, args, kwargs, {})
+        containers: Containers = {}
+        result = captured(getattr(fn, "__wrapped__", fn), graph, args, kwargs, containers)
     finally:
         TRACE.reset(token)
     last = plan_for(options, needed(graph.root().pending))
+    drop_lost(containers, refuse)
     del result  # until here: what is returned is held
     lines: list[str] = []
     number = 1

@@ -228,7 +228,7 @@ def computed(value: Any) -> Any:
 
 
 def settled(
-    value: Any, value_of: Callable[[Lazy], Any] = compute, seen: set[int] | None = None
+    value: Any, value_of: Callable[[Lazy], Any] = compute, known: dict[int, Any] | None = None
 ) -> Any:
     """Return what a decorated function returns, without lazy values.
 
@@ -241,21 +241,24 @@ def settled(
         took for objects.
     value_of : callable, optional
         Returns the value of a lazy one.
-    seen : set of int, optional
-        The `id` of lists and dicts that are settled, as they may hold themselves.
+    known : dict of int to object, optional
+        What stands for lists and dicts, by the `id` of these; those that are settled are added, as
+        they may hold themselves.
     """
     if isinstance(value, Lazy):
         return value_of(value)
     if is_frame(value):
         return of_numbers(value)
-    seen = set() if seen is None else seen
-    if isinstance(value, list | dict) and id(value) not in seen:
-        seen.add(id(value))
+    known = {} if known is None else known
+    if isinstance(value, list | dict):
+        if id(value) in known:
+            return known[id(value)]
+        known[id(value)] = value
         pairs = value.items() if isinstance(value, dict) else enumerate(value)
         for key, each in [pair for pair in pairs if not isinstance(pair[1], _PLAIN)]:
-            put(value, key, each, settled(each, value_of, seen))
+            put(value, key, each, settled(each, value_of, known))
     elif isinstance(value, tuple):
-        items = [settled(each, value_of, seen) for each in value]
+        items = [settled(each, value_of, known) for each in value]
         if any(map(operator.is_not, items, value)):
             return with_items(value, items)
     return value
@@ -393,7 +396,7 @@ def as_now(value: Any, graph: Graph, made: dict[int, Any] | None = None) -> Any:
 def _data_as_now(value: Any, graph: Graph) -> Any:
     has_items = isinstance(value, np.ndarray) or is_sparse(value)
     if has_items and type(graph) is not Graph:
-        return value.copy()
+        return copy.deepcopy(value)  # of objects, too
     if has_items or isinstance(value, memoryview):
         graph.reads_plain = graph.returns
     return value

@@ -16,6 +16,7 @@ from typing import Any
 from spliter._errors import InvalidArgumentError
 from spliter._split import Split
 from spliter.pipeline._capture import wrap
+from spliter.pipeline._containers import Containers, drop_lost, own, refuse
 from spliter.pipeline._lazy import lazies_in, settled
 from spliter.pipeline._split_graph import SplitGraph
 
@@ -57,13 +58,18 @@ def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
         result = fn(*spread, **named)
         with graph:  # threads of the body may go on
             graph.evaluate()
-    except Exception:
+            return settled((result, args, kwargs), graph.value_of)[0]
+    except BaseException as error:
         if lazies_in((args, kwargs)):  # lists and dicts that the body has changed up to there
+            containers: Containers = {}
+            own((*args, *kwargs.values()), containers)
+            is_error = isinstance(error, Exception)  # Ctrl-C does not wait for tasks
             with graph:
-                graph.evaluate()
-                settled((args, kwargs), graph.value_of)
+                try:
+                    if is_error:
+                        graph.evaluate()
+                finally:
+                    drop_lost(containers, graph.value_of if is_error else refuse)
         raise
     finally:
         graph.locks.end()
-    with graph:
-        return settled((result, args, kwargs), graph.value_of)[0]

@@ -332,16 +332,29 @@ def changed_sparse(x: Any) -> Any:
     return found
 
 
+def changed_objects(x: Any) -> Any:
+    held = np.array([[2.0], None], dtype=object)
+    found = splittable(lambda x, held: x * held[0][0], x=ROWS, returns=ROWS)(x, held)
+    held[0][0] = 9.0
+    return found
+
+
 def read_once(x: Any) -> Any:
     return splittable(lambda x, it: x * next(it), x=ROWS, returns=ROWS)(x, iter([2.0]))
 
 
-@pytest.mark.parametrize("body", [changed_list, changed_containers, changed_sparse, read_once])
+@pytest.mark.parametrize(
+    "body", [changed_list, changed_containers, changed_sparse, changed_objects, read_once]
+)
 def test_arguments_are_as_they_are_at_the_call(body: Callable[..., Any]) -> None:
     expected = body(VALUES)
     with options(batch=7):
         np.testing.assert_array_equal(pipeline(body)(VALUES), expected)
-    if body in (changed_containers, changed_sparse):  # the others are whole at the client
+    if body in (
+        changed_containers,
+        changed_sparse,
+        changed_objects,
+    ):  # the others are whole at the client
         with split([VALUES[:9], VALUES[9:]]) as parts:
             np.testing.assert_array_equal(np.concatenate(pipeline(body)(parts)), expected)
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spliter.pipeline import Rows, options, pipeline, splittable
+from spliter import split
+from spliter.pipeline import Rows, explain, options, pipeline, splittable
 
 pytestmark = pytest.mark.usefixtures("small_batches")
 
@@ -117,6 +118,31 @@ def own_classes(wrap: Any) -> Any:
     return type(point), point[0], type(frozen), frozen["x"], found
 
 
+def appended_beside_a_change(wrap: Any) -> Any:
+    held: list[Any] = [X, X]
+
+    def body(held: Any, call: Any) -> None:
+        call("log")
+        held[0] = held[0] * 2
+
+    wrap(body)(held, held.append)
+    return held
+
+
+def in_results(wrap: Any) -> Any:
+    lists, inner = [X], {"in": [X], "n": 0}
+    log: list[Any] = []
+
+    def body(lists: Any, inner: Any, log: Any) -> Any:
+        inner["y"] = lists[0] + 1
+        log.append([inner["y"] * 2, inner])
+        return {"t": (lists, inner), "in": [inner["in"]]}
+
+    found = wrap(body)(lists, inner, log)
+    pairs = (found["t"][0], lists), (found["t"][1], inner), (found["in"][0], inner["in"])
+    return [one is other for one, other in (*pairs, (log[0][1], inner))], log[0][0], inner["y"]
+
+
 def after_an_error(wrap: Any) -> Any:
     held: dict[str, Any] = {}
 
@@ -132,7 +158,7 @@ def after_an_error(wrap: Any) -> Any:
 
 PROGRAMS: list[Callable[[Any], Any]] = [
     *(callback, other_name, in_threads, appended_by_others, removed, subclasses, own_classes),
-    after_an_error,
+    *(appended_beside_a_change, in_results, after_an_error),
 ]
 
 
@@ -167,6 +193,43 @@ def test_what_was_not_computed_is_removed() -> None:
     with pytest.raises(FloatingPointError):
         pipeline(body)(X, held)
     same(held, {"z": 1, "a": X + 1})
+
+
+def caught(x: Any, held: Any) -> None:
+    try:
+        held.append(root(x))
+        float(held[-1].sum())
+    except FloatingPointError:
+        held.append("err")
+    held.append((x * 2).sum())
+
+
+def raises_later(x: Any, held: Any) -> None:
+    held.append("err")
+    held.append((x * 2).sum())
+    held.append(root(x).sum())
+    raise ValueError("the error before comes first")
+
+
+def root(x: Any) -> Any:
+    with np.errstate(invalid="raise"):
+        return np.sqrt(x - 2)
+
+
+@pytest.mark.parametrize("body", [caught, raises_later])
+@pytest.mark.parametrize("is_split", [False, True])
+def test_lost_values_are_no_longer_in_lists(body: Any, is_split: bool) -> None:
+    held: list[Any] = []
+    with pytest.raises(FloatingPointError, match="sqrt"):
+        pipeline(body)(split([X[:9], X[9:]]) if is_split else X, held)
+    assert held == ["err", pytest.approx(2 * X.sum())]
+    assert type(held[1]) is np.float64
+
+
+def test_explain_leaves_nothing_in_lists() -> None:
+    held: list[Any] = []
+    assert "multiply" in explain(lambda x, held: held.append(x * 2), X, held)
+    assert not held
 
 
 def test_containers_may_hold_themselves() -> None:
