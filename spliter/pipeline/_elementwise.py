@@ -138,6 +138,8 @@ class Ufunc(Elementwise):
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the broadcast shape and the dtypes that the ufunc resolves."""
+        if any(node.meta is None for node in call.inputs):  # in a task, of a block without rows
+            return (None,) * cast(np.ufunc, call.fn).nout
         operands = [each.meta if isinstance(each, Node) else dtype_of(each) for each in call.args]
         others = tuple([each.meta for each in call.kwargs.values() if isinstance(each, Node)])
         into = None if call.into is None else call.into.meta

@@ -347,3 +347,32 @@ def test_lazy_numbers_in_containers_are_numbers() -> None:
     with split([values[:9], values[9:]]) as parts:
         for found, expected in zip(pipeline(body)(parts), body(values), strict=True):
             np.testing.assert_allclose(np.concatenate(found), expected, rtol=1e-14)
+
+
+@dataclass(frozen=True)
+class Points(SplitType):
+    """Lists of two arrays."""
+
+    def length(self, value: Any) -> int:
+        return len(value[0])
+
+    def split(self, value: Any, start: int, stop: int) -> Any:
+        return [each[start:stop] for each in value]
+
+    def merge(self, pieces: Any) -> Any:
+        return [np.concatenate(each) for each in zip(*pieces, strict=True)]
+
+
+@pytest.mark.parametrize("blocks", [[[1.0, 2.0], []], [[-1.0, -2.0], [1.0, 2.0, 3.0]]])
+def test_filters_of_types_of_the_user_in_blocks_without_rows(blocks: list[list[float]]) -> None:
+    points = splittable(lambda x: [x, x + 1], x=Rows(), returns=Points())
+    positive = splittable(lambda p: p[0][p[0] > 0], p=Points(), returns=unknown)
+
+    def body(x: Any) -> Any:
+        return np.sqrt(positive(points(x)) * 2), positive(points(x[x > 1])) + 1
+
+    arrays = [np.array(each) for each in blocks]
+    for found, expected in zip(
+        pipeline(body)(split(arrays)), body(np.concatenate(arrays)), strict=True
+    ):
+        np.testing.assert_array_equal(np.concatenate(found), expected)
