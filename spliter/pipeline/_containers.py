@@ -62,17 +62,26 @@ def wrapped(value: Any, graph: Graph, containers: Containers) -> Any:
     if not isinstance(value, list | dict):
         return value
     made: Any = value
-    if type(value) in (list, dict):
+    if type(value) in (list, dict) and _holds_arrays(value, set()):
         made = type(value)()
         containers[id(value)] = Held(value, made, value.copy())  # as it may hold itself
         if isinstance(value, list):
             made += [wrapped(item, graph, containers) for item in value]
         else:
             made |= {key: wrapped(item, graph, containers) for key, item in value.items()}
-        if _are_same(_items(made), _items(value)):
-            made = value
-    containers[id(value)] = Held(value, made, value.copy())
+    else:
+        containers[id(value)] = Held(value, value, value)
     return made
+
+
+def _holds_arrays(value: Any, seen: set[int]) -> bool:
+    """Return whether there are arrays or frames in a value."""
+    if not isinstance(value, list | dict | tuple):
+        return is_capturable(value)
+    if id(value) in seen:
+        return False
+    seen.add(id(value))
+    return any(_holds_arrays(item, seen) for item in _items(value))
 
 
 def _items(value: Any) -> list[Any]:

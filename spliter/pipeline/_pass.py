@@ -330,6 +330,11 @@ def example_of_result(partition: Partition, result: tuple[Any, ...], output: int
     return block[:0] if getattr(block, "ndim", 0) else type(block).__name__
 
 
+def merge_pair(kind: SplitType, one: Any, other: Any) -> Any:
+    """Merge two results of blocks."""
+    return kind.merge([one, other])
+
+
 def combine(
     kinds: Sequence[Reduction], one: Sequence[list[Run]], other: Sequence[list[Run]]
 ) -> list[list[Run]]:

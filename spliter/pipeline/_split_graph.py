@@ -30,6 +30,7 @@ from spliter.pipeline._pass import (
     first_row,
     first_rows,
     layout_of,
+    merge_pair,
     no_rows,
     partials,
     rows_of_result,
@@ -235,7 +236,9 @@ class SplitGraph(Graph):
         try:
             with self._undone_if_it_fails():
                 while pending:
-                    pending = self._run_pass(pending)
+                    before, pending = pending, self._run_pass(pending)
+                    if pending == before:
+                        raise self._of_another(pending[0].place)
         finally:
             self.is_running = False
         self.recorder.report()
@@ -253,6 +256,18 @@ class SplitGraph(Graph):
                 call.has_run = False
             self.unsure.clear()
             raise
+
+    def absorb(self, other: Graph) -> None:
+        """Take over the pending calls of another graph, but not those of another pipeline."""
+        if isinstance(other, SplitGraph):
+            raise self._of_another(str(Site.of_caller()))
+        super().absorb(other)
+
+    def _of_another(self, place: str) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"{place} uses rows that another pipeline has made, over {self.split!r}; return them "
+            "from that one, and split the collection together with others: split(x, y)"
+        )
 
     def settle(self) -> None:
         """Wait for the tasks, and raise what they have raised."""
@@ -333,7 +348,7 @@ class SplitGraph(Graph):
             for at, node in call.live_outputs():
                 kind = typing.outputs[at]
                 if isinstance(kind, Broadcast | Groups):
-                    kind = Reduction(None, functools.partial(_merged, kind), commutative=True)
+                    kind = Reduction(None, functools.partial(merge_pair, kind), commutative=True)
                 if isinstance(kind, Reduction):
                     reductions.append((node, WithErrstate.of(kind, {**call.errstate})))
                     if kind.takes_start:
@@ -389,6 +404,8 @@ class SplitGraph(Graph):
 
     def value_of(self, lazy: Lazy) -> Any:
         """Return the collection of a value with rows, any other one itself."""
+        if isinstance(graph := lazy._graph.root(), SplitGraph) and graph is not self:
+            return graph.value_of(lazy)  # the program has kept it
         node = lazy._node
         return self.collection_of(node) if self.is_distributed(node) else node.data
 
@@ -416,10 +433,6 @@ class SplitGraph(Graph):
             output=output,
             same_rows=self.kinds[node] == ROWS,
         )
-
-
-def _merged(kind: SplitType, one: Any, other: Any) -> Any:
-    return kind.merge([one, other])
 
 
 def _rows_of_split() -> None:

@@ -129,6 +129,21 @@ def appended_beside_a_change(wrap: Any) -> Any:
     return held
 
 
+def in_a_tree(wrap: Any) -> Any:
+    root: dict[str, Any] = {"children": []}
+    child = {"parent": root}
+    root["children"].append(child)
+    log: list[Any] = []
+    log.append(log)
+
+    def body(x: Any, node: Any, given: Any) -> Any:
+        node["v"] = x + 1
+        given.append(0)
+        return child["parent"]["v"].sum(), len(log), given is log
+
+    return *wrap(body)(X, root, log), root["v"]
+
+
 def in_results(wrap: Any) -> Any:
     lists, inner = [X], {"in": [X], "n": 0}
     log: list[Any] = []
@@ -158,7 +173,7 @@ def after_an_error(wrap: Any) -> Any:
 
 PROGRAMS: list[Callable[[Any], Any]] = [
     *(callback, other_name, in_threads, appended_by_others, removed, subclasses, own_classes),
-    *(appended_beside_a_change, in_results, after_an_error),
+    *(appended_beside_a_change, in_a_tree, in_results, after_an_error),
 ]
 
 

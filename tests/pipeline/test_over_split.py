@@ -446,3 +446,22 @@ def test_errors_of_functions_without_a_result_are_raised() -> None:
     refused = splittable(refuse, x=Rows(), returns=None)
     with pytest.raises(KeyError, match="no such row"):
         pipeline(refused)(split([np.ones(3), np.ones(2)]))
+
+
+@pytest.mark.timeout(60)
+def test_rows_that_another_pipeline_has_made() -> None:
+    """They can be used alone, and not beside those of other blocks."""
+    parts, others = split(blocks(TABLE)), split(blocks(TABLE))
+    kept: list[Any] = []
+
+    def first(x: Any) -> float:
+        kept.append(x + 1)
+        return 0.0
+
+    pipeline(first)(parts)
+    for each in (parts, others):
+        close(pipeline(lambda x: (kept[0] * 2, kept[0].sum(), x.sum()))(each)[1], (TABLE + 1).sum())
+        found = pipeline(lambda x: [x * 1, kept[0]])(each)
+        close(np.concatenate(found[1]), TABLE + 1)
+        with pytest.raises(InvalidArgumentError, match="rows that another pipeline has made"):
+            pipeline(lambda x: kept[0] + x)(each)
