@@ -16,7 +16,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 from spliter.pipeline._capture import wrap
 from spliter.pipeline._graph import Graph
-from spliter.pipeline._lazy import Lazy, compute, is_capturable, put, settled
+from spliter.pipeline._lazy import (
+    Lazy,
+    compute,
+    holds,
+    is_capturable,
+    put,
+    settled,
+)
 
 
 class Held(NamedTuple):
@@ -193,7 +200,8 @@ def _drop_lost(value: Any, value_of: Callable[[Lazy], Any], seen: set[int]) -> N
         try:
             put(value, key, item, settled(item, value_of))
         except Exception:  # noqa: BLE001 -- the program gets the first error
-            del value[key]
+            if holds(value, key, item):
+                del value[key]
 
 
 def refuse(value: Lazy) -> Any:

@@ -25,7 +25,7 @@ from spliter.pipeline._runner import Failure, run_batches
 from spliter.pipeline._site import Site, used_in_pieces
 from spliter.pipeline._stages import Plan, Stage
 from spliter.pipeline._types import NoRowsError
-from spliter.pipeline._warnings import WarningRecorder, of_call
+from spliter.pipeline._warnings import WarningRecorder, recorded
 
 TRACE: Final[contextvars.ContextVar[list[tuple[str, Plan]] | None]] = contextvars.ContextVar(
     "spliter_pipeline_trace", default=None
@@ -269,8 +269,7 @@ def _run_stage(graph: Graph, stage: Stage, options: Options, recorder: WarningRe
     program = compile_stage(stage)
     collectors = [
         collector_for(
-            of_call(kind, cast(Call, node.call), recorder),
-            *(program.length, node, program.layouts.get(node)),
+            recorded(kind, node, recorder), program.length, node, program.layouts.get(node)
         )
         for _, kind, node in program.results
     ]

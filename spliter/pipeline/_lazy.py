@@ -274,13 +274,16 @@ def put(container: Any, key: Any, item: Any, value: Any) -> None:
     key : object
     item, value : object
     """
-    if value is item:
-        return
+    if value is not item and holds(container, key, item):
+        base = dict if isinstance(container, dict) else list
+        base.__setitem__(container, key, value)
+
+
+def holds(container: Any, key: Any, item: Any) -> bool:
+    """Return whether an item is still in a list or dict, which another thread may change."""
     if isinstance(container, dict):
-        if container.get(key) is item:
-            dict.__setitem__(container, key, value)
-    elif key < len(container) and container[key] is item:
-        list.__setitem__(container, key, value)
+        return container.get(key) is item
+    return key < len(container) and container[key] is item
 
 
 def with_items(value: Any, items: list[Any]) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from spliter.pipeline._graph import Call
+from spliter.pipeline._graph import Call, Node
 from spliter.pipeline._types import Reduction, SplitType
 
 KINDS: Final = {
@@ -62,16 +62,18 @@ class WarningRecorder:
                 report()
 
 
-def of_call(kind: SplitType, call: Call, recorder: WarningRecorder) -> SplitType:
-    """Return a type that combines partial results under the call's floating-point handling.
+def recorded(kind: SplitType, node: Node, recorder: WarningRecorder) -> SplitType:
+    """Return a type that combines partial results under its call's floating-point handling.
 
     Parameters
     ----------
     kind : SplitType
-    call : Call
+    node : Node
+        The result.
     recorder : WarningRecorder
     """
-    if not isinstance(kind, Reduction):
+    call = node.call
+    if not isinstance(kind, Reduction) or call is None:
         return kind
     merge_two, last_step = kind.merge_two, kind.finish
 
