@@ -16,6 +16,7 @@ from dask.highlevelgraph import HighLevelGraph, Layer
 from dask.typing import Key
 
 from spliter.backend import UNKNOWN, IntArray, ResultBlocks
+from spliter_backends.dask.scheduler.pins import EXTRACTED
 
 
 def assemble_blocks(results: Sequence[tuple[IntArray, Any]], made: ResultBlocks) -> Any:
@@ -28,7 +29,7 @@ def assemble_blocks(results: Sequence[tuple[IntArray, Any]], made: ResultBlocks)
     made : ResultBlocks
         Sizes and type of the blocks.
     """
-    name = f"spliter-blocks-{uuid.uuid4().hex}"
+    name = f"{EXTRACTED}-{uuid.uuid4().hex}"
     if made.dtype is None:
         return _frame(name, results, made)
     from dask.array import Array
@@ -53,7 +54,7 @@ def _frame(name: str, results: Sequence[tuple[IntArray, Any]], made: ResultBlock
             key = (name, position)
             tasks[key] = Task(key, extract_block, TaskRef(future.key), at, made.output)
     keys = [(name, position) for position in range(len(made.rows))]
-    return dd.from_graph(tasks, made.meta, (None,) * (len(keys) + 1), keys, "spliter-blocks")
+    return dd.from_graph(tasks, made.meta, (None,) * (len(keys) + 1), keys, EXTRACTED)
 
 
 class ExtractedBlocks(Layer):

@@ -7,13 +7,17 @@ if it is paused. It checks tasks when they arrive, when a worker leaves (results
 needed much later, by tasks of the user's own), and once a second while a worker is paused or a task
 has no worker.
 
+It also pins the tasks that extract blocks from results (see :data:`EXTRACTED`). If few results have
+many blocks, Dask takes these tasks for root tasks and spreads them over idle workers, each with a
+copy of the whole result.
+
 Departed workers are not recorded: a pin to the address of a new worker is honoured.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from dask.typing import Key
@@ -24,6 +28,10 @@ from spliter_backends.dask.scheduler.records import prune_records
 
 PINNED: Final = "spliter-pinned"
 """Annotation of all tasks of SplIter: whether SplIter has pinned the task."""
+
+EXTRACTED: Final = "spliter-blocks"
+"""Prefix of tasks that extract a block from a result of SplIter's. They are part of the user's own
+graphs, which lose annotations when Dask optimizes them."""
 
 PAUSE_TOLERANCE: Final = 5.0
 """Seconds to wait for a paused worker before its tasks run elsewhere, which copies its blocks. Most
@@ -65,10 +73,22 @@ class PinPlugin(SchedulerPlugin):
             self._checks.stop()
 
     def update_graph(
-        self, scheduler: Any, *, annotations: dict[str, dict[Key, Any]], **kwargs: Any
+        self,
+        scheduler: Any,
+        *,
+        tasks: Sequence[Key],
+        annotations: dict[str, dict[Key, Any]],
+        **kwargs: Any,
     ) -> None:
         """Check tasks that have arrived, before they are assigned to workers."""
         self._remove_pins(scheduler.tasks[key] for key in annotations.get(PINNED, ()))
+        prefix = scheduler.task_prefixes.get(EXTRACTED)
+        if prefix is not None and prefix.states.get("released"):  # the pass over all takes time
+            arrived = [scheduler.tasks[key] for key in tasks]
+            extracted = [task for task in arrived if task.prefix is prefix]
+            for task in extracted:
+                _pin_to_result(task)
+            self._remove_pins(extracted)
         prune_records(scheduler)
 
     def remove_worker(
@@ -166,6 +186,18 @@ def available_workers(dask_scheduler: Any) -> dict[str, int] | None:
     """
     plugin: PinPlugin | None = dask_scheduler.plugins.get(NAME)
     return None if plugin is None else plugin.available_workers()
+
+
+def _pin_to_result(task: Any) -> None:
+    """Pin the extraction of a block to the workers of the result, unless the user has pinned it."""
+    if task.worker_restrictions or task.host_restrictions or task.resource_restrictions:
+        return
+    if len(task.dependencies) != 1:  # fused with other tasks
+        return
+    (result,) = task.dependencies
+    holders = {worker.address for worker in result.who_has or ()}
+    task.worker_restrictions = holders or set(result.worker_restrictions or ()) or None
+    task.annotations = {**(task.annotations or {}), PINNED: True}
 
 
 def _is_ours(task: Any) -> bool:
