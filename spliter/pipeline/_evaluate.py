@@ -6,8 +6,8 @@ import contextvars
 import operator
 import os
 import threading
-from collections.abc import Iterable, Sequence, Set
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from typing import Any, Final, TypeAlias, cast
 
 from spliter._errors import (
     AlignmentError,
@@ -27,10 +27,13 @@ from spliter.pipeline._stages import Plan, Stage
 from spliter.pipeline._types import NoRowsError
 from spliter.pipeline._warnings import WarningRecorder, recorded
 
-TRACE: Final[contextvars.ContextVar[list[tuple[str, Plan]] | None]] = contextvars.ContextVar(
+Trace: TypeAlias = Callable[[Plan, str], Iterator[Stage]]
+
+TRACE: Final[contextvars.ContextVar[Trace | None]] = contextvars.ContextVar(
     "spliter_pipeline_trace", default=None
 )
-"""Where ``explain`` collects the plans of evaluations, with the lines that needed them."""
+"""Yields the stages of a plan to run, given the line that needs them; ``explain`` describes each
+before it runs, as values may get another shape later."""
 
 FAILURES: Final[contextvars.ContextVar[list[Failure] | None]] = contextvars.ContextVar(
     "spliter_pipeline_failures", default=None
@@ -186,9 +189,8 @@ def _evaluate(graph: Graph) -> None:
             while remaining := [call for call in pending if not call.has_run]:
                 made = plan_for(options, remaining)
                 graph.was_planned |= not all(stage.is_whole for stage in made.stages)
-                if trace is not None:
-                    trace.append((str(Site.of_caller()), made))
-                for stage in made.stages:
+                stages = trace(made, str(Site.of_caller())) if trace else made.stages
+                for stage in stages:
                     _run_stage(graph, stage, options, recorder)
                     _free(stage.last_read)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -61,25 +62,27 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
         )
     graph = Graph(returns=True)
     options = CURRENT.get()
-    evaluated: list[tuple[str, Plan]] = []
-    token = TRACE.set(evaluated)
+    lines: list[str] = []
+    numbers = itertools.count(1)
+
+    def described(plan: Plan, needed_at: str = "") -> Iterator[Stage]:
+        for stage in plan.stages:
+            lines.extend(_stage_lines(next(numbers), stage, options))
+            yield stage
+        lines.extend(f"  postponed: {call.place}" for call in plan.postponed)
+        if needed_at:
+            lines.append(f"evaluated at {needed_at}")
+
+    token = TRACE.set(described)
     try:
         containers: Containers = {}
         result = captured(getattr(fn, "__wrapped__", fn), graph, args, kwargs, containers)
     finally:
         TRACE.reset(token)
-    last = plan_for(options, needed(graph.root().pending))
+    for _ in described(plan_for(options, needed(graph.root().pending))):
+        pass
     drop_lost(containers, refuse)
     del result  # until here: what is returned is held
-    lines: list[str] = []
-    number = 1
-    for where, each in [*evaluated, ("", last)]:
-        for stage in each.stages:
-            lines += _stage_lines(number, stage, options)
-            number += 1
-        lines += [f"  postponed: {call.place}" for call in each.postponed]
-        if where:
-            lines.append(f"evaluated at {where}")
     return "\n".join(lines)
 
 

@@ -103,6 +103,18 @@ def test_a_plain_out_is_an_evaluation_point_that_explain_names() -> None:
     assert "evaluated at" in explain(pipeline(body), numbers(), 0)
 
 
+def test_stages_are_described_before_their_values_get_another_shape() -> None:
+    def body(x: Any) -> Any:
+        column = x[:, None] + 1
+        column.shape = (N,)
+        return column
+
+    x = np.arange(float(N))
+    same(pipeline(body)(x), body(x))
+    text = explain(pipeline(body), x)
+    assert "add" in text and "evaluated at" in text
+
+
 def test_arguments_are_changed_in_place_by_return() -> None:
     def body(x: Any, y: Any) -> None:
         x += y
