@@ -371,6 +371,8 @@ def _operator(name: str, *, reflected: bool) -> Callable[[LazyArray, Any], Any]:
             return plain(applied, given, {})  # a number of NumPy's class repeats these
         if type(other) is LAZY_CLASSES.get(FrameMeta):
             return NotImplemented  # its own operator is captured
+        if self._is_elsewhere() and getattr(type(other), "__array_ufunc__", self) is None:
+            return NotImplemented  # as arrays do here; here it gets an array
         if type(other) in _USUAL or is_operand(other):
             if name not in ("eq", "ne"):
                 return captured(self, other)

@@ -35,7 +35,8 @@ def capture_over_split(
     """
     found = capture_by_rows(fn, args, kwargs)
     composed = COMPOSED.get(fn)
-    if found is not NotImplemented or composed is None or not lazies_over_split(args, kwargs):
+    operands = {name: each for name, each in kwargs.items() if name != "out"}
+    if found is not NotImplemented or composed is None or not lazies_over_split(args, operands):
         return found
     try:
         inspect.signature(composed).bind(*args, **kwargs)
@@ -124,6 +125,17 @@ def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     return capture_by_rows(counts_of_integers, (x, weights, length), {})
 
 
+def _into(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an elementwise function with ``out``."""
+
+    def composed(a: Any, *args: Any, out: Any, **kwargs: Any) -> Any:
+        made = fn(a, *args, **kwargs)
+        fits = made.dtype == getattr(out, "dtype", None) and made.dtype.kind in "iufc"
+        return np.positive(made, out=out) if fits else NotImplemented
+
+    return composed
+
+
 COMPOSED: Final[Mapping[Any, Callable[..., Any]]] = {
     np.linalg.norm: _norm,
     np.ptp: _ptp,
@@ -134,5 +146,7 @@ COMPOSED: Final[Mapping[Any, Callable[..., Any]]] = {
     np.cov: _cov,
     np.histogram: _histogram,
     np.bincount: _bincount,
+    np.clip: _into(np.clip),
+    np.round: _into(np.round),
 }
 """By what NumPy passes to ``__array_function__``."""

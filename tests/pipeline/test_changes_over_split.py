@@ -207,3 +207,51 @@ def test_rows_of_another_filter_are_not_assigned() -> None:
 
     with pytest.raises(WholeArrayError, match="assigned"):
         pipeline(body)(split(blocks(TABLE[:, 0].copy())))
+
+
+def _bounded(x: Any) -> Any:
+    place = x * 1.0
+    for _ in range(3):
+        place += 0.4
+        assert np.clip(place, -1, 1, out=place) is place
+    return place
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _bounded,
+        lambda x: (y := x + 1, y.clip(min=0, out=y), y.round(1, out=y))[0],
+        lambda x: (y := x * 0, np.round(x, 1, out=y), np.clip(x + 1, None, 1, out=y))[0],
+        lambda x: (y := (x * 9).astype(int), np.clip(y, 0, 5, out=y))[0],
+    ],
+)
+def test_clipped_and_rounded_values_are_written_into_arrays(body: Callable[[Any], Any]) -> None:
+    found = np.concatenate(pipeline(body)(split(blocks(TABLE))))
+    expected = body(TABLE.copy())
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == expected.dtype
+
+
+def test_results_of_another_dtype_are_not_written_over_a_split() -> None:
+    with pytest.raises(WholeArrayError, match="needs all rows"):
+        pipeline(lambda x: np.clip(x, 0, 1, out=(x * 1).astype(np.float32)))(split(blocks(TABLE)))
+
+
+class Unit:
+    """Does without ufuncs of arrays: its own operators are called."""
+
+    __array_ufunc__ = None
+
+    def __radd__(self, other: Any) -> Any:
+        return other * 2
+
+    def __lt__(self, other: Any) -> Any:
+        return other > 1
+
+
+@pytest.mark.parametrize("body", [lambda x: x + Unit(), lambda x: (x > Unit()) * 1.0])
+def test_operators_of_objects_that_refuse_ufuncs(body: Callable[[Any], Any]) -> None:
+    found = np.concatenate(pipeline(body)(split(blocks(TABLE))))
+    np.testing.assert_array_equal(found, body(TABLE))
+    np.testing.assert_array_equal(pipeline(body)(TABLE), body(TABLE))
