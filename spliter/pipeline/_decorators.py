@@ -72,12 +72,12 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
         nonlocal plain_share
-        if lazies_in((args, kwargs)):  # called by another pipeline, which evaluates
-            return fn(*args, **kwargs)
         if any(isinstance(each, Split) for each in (*args, *kwargs.values())):
             from spliter.pipeline._over_split import run_over_split
 
             return run_over_split(fn, args, kwargs)
+        if lazies_in((args, kwargs)):  # called by another pipeline, which evaluates
+            return fn(*args, **kwargs)
         share = _largest_share((args, kwargs))
         if share <= plain_share and CURRENT.get().runs_plain(share):
             return fn(*args, **kwargs)
@@ -206,6 +206,9 @@ class AnnotatedModule:
         made = value if types is None else splittable(value, **types)
         setattr(self, name, made)
         return made
+
+    def __dir__(self) -> list[str]:
+        return dir(self._module)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return AnnotatedModule, (self._name,)

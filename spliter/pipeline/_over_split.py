@@ -13,11 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from spliter._errors import InvalidArgumentError
+from spliter._results import gather
 from spliter._split import Split
+from spliter.backend.protocols import SupportsExample
 from spliter.pipeline._capture import wrap
 from spliter.pipeline._containers import Containers, drop_lost, own, refuse
-from spliter.pipeline._lazy import lazies_in, settled
+from spliter.pipeline._lazy import Lazy, is_array, is_frame, lazies_in, settled
+from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
+from spliter.pipeline._pass import no_rows
 from spliter.pipeline._split_graph import SplitGraph
 
 
@@ -43,7 +49,7 @@ def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
             "collections together: split(x, y)"
         )
     (split,) = splits.values()
-    graph = SplitGraph(split)
+    graph = SplitGraph(split, [*map(_meta_of_rows, _examples(split))])
     lazies = [wrap(node, graph) for node in graph.members]
     spread: list[Any] = []
     for each in args:
@@ -54,11 +60,16 @@ def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
             "by position"
         )
     named = {k: lazies[0] if isinstance(v, Split) else v for k, v in kwargs.items()}
+    given = {id(each) for each in lazies_in((args, kwargs))}
+
+    def value_of(lazy: Lazy) -> Any:
+        return lazy if id(lazy) in given else graph.value_of(lazy)
+
     try:
         result = fn(*spread, **named)
         with graph:  # threads of the body may go on
             graph.evaluate()
-            return settled((result, args, kwargs), graph.value_of)[0]
+            return settled((result, args, kwargs), value_of)[0]
     except BaseException as error:
         if lazies_in((args, kwargs)):  # lists and dicts that the body has changed up to there
             containers: Containers = {}
@@ -69,7 +80,31 @@ def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
                     if is_error:
                         graph.evaluate()
                 finally:
-                    drop_lost(containers, graph.value_of if is_error else refuse)
+                    drop_lost(containers, value_of if is_error else refuse)
         raise
     finally:
         graph.locks.end()
+        graph.release()
+
+
+def _examples(split: Split) -> tuple[Any, ...]:
+    """Return a small block of each collection of a Split."""
+    blocks = split._blocks
+    example = blocks.example() if isinstance(blocks, SupportsExample) else None
+    if example is None:
+        (example,) = gather([split[0].submit(no_rows)])
+    return example if isinstance(example, tuple) else (example,)
+
+
+def _meta_of_rows(example: Any) -> Meta:
+    """Return what is known of a collection by a small block of it."""
+    if is_array(example):
+        return ArrayMeta((None, *example.shape[1:]), example.dtype)
+    if is_frame(example):
+        return FrameMeta(example.iloc[:0].copy(), None)
+    dtype = f" of {example.dtype}" if isinstance(example, np.ndarray) else ""
+    raise InvalidArgumentError(
+        f"the blocks of this Split are of type {type(example).__name__}{dtype}, and a pipeline "
+        "over a Split takes NumPy arrays of numbers, flags and dates, and frames of pandas 3 or "
+        "later; call it in a task, on each block"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -12,10 +13,9 @@ import numpy as np
 from spliter._errors import AnnotationError, InvalidArgumentError, WholeArrayError
 from spliter._results import gather, reduce
 from spliter._split import Split
-from spliter.backend.protocols import SupportsExample
 from spliter.pipeline._columns import narrow
 from spliter.pipeline._elementwise import ELEMENTWISE
-from spliter.pipeline._evaluate import claim, run_whole
+from spliter.pipeline._evaluate import claim, evaluate, run_whole
 from spliter.pipeline._first_rows import MAX_ROWS
 from spliter.pipeline._graph import RUNNING, Call, Graph, Node, Typing
 from spliter.pipeline._lazy import Lazy, give_copies, is_array, is_frame
@@ -31,7 +31,6 @@ from spliter.pipeline._pass import (
     first_rows,
     layout_of,
     merge_pair,
-    no_rows,
     partials,
     rows_of_result,
     run_pass,
@@ -62,9 +61,11 @@ class SplitGraph(Graph):
     Parameters
     ----------
     split : Split
+    metas : sequence of ArrayMeta or FrameMeta
+        Of the rows of each of its collections.
     """
 
-    def __init__(self, split: Split) -> None:
+    def __init__(self, split: Split, metas: Sequence[Meta]) -> None:
         super().__init__(returns=True)
         self.split = split
         self.partitions = list(split)
@@ -73,7 +74,7 @@ class SplitGraph(Graph):
         self.futures: list[Any] = []
         self.kinds: dict[Node, SplitType] = {}
         self.recorder = WarningRecorder()
-        self.members = [self._member(each) for each in _examples(split)]
+        self.members = [self._member(each) for each in metas]
         self.sound: tuple[list[Any], tuple[Node, ...], dict[Node, SplitType]]
         """What tasks have made that have succeeded."""
         self.sound = self.futures, self.carried, {**self.kinds}
@@ -85,20 +86,11 @@ class SplitGraph(Graph):
         """The first rows of each member, once they are known."""
         self.unsure: list[Call] = []
         """Calls of passes since then, which are not awaited."""
+        self.absorbed: list[Graph] = []
+        self.at_client: list[weakref.ref[Lazy] | None] = []
+        """Values at the client that its calls have made, of which the program may hold some."""
 
-    def _member(self, example: Any) -> Node:
-        meta: Meta
-        if is_array(example):
-            meta = ArrayMeta((None, *example.shape[1:]), example.dtype)
-        elif is_frame(example):
-            meta = FrameMeta(example.iloc[:0].copy(), None)
-        else:
-            dtype = f" of {example.dtype}" if isinstance(example, np.ndarray) else ""
-            raise InvalidArgumentError(
-                f"the blocks of this Split are of type {type(example).__name__}{dtype}, and a "
-                "pipeline over a Split takes NumPy arrays of numbers, flags and dates, and frames "
-                "of pandas 3 or later; call it in a task, on each block"
-            )
+    def _member(self, meta: Meta) -> Node:
         call = Call(_rows_of_split, (), {}, ELEMENTWISE)
         call.has_run = True
         node = Node(None, call, meta)
@@ -258,10 +250,22 @@ class SplitGraph(Graph):
             raise
 
     def absorb(self, other: Graph) -> None:
-        """Take over the pending calls of another graph, but not those of another pipeline."""
+        """Take over another graph until the pipeline ends, but not one of another pipeline."""
         if isinstance(other, SplitGraph):
             raise self._of_another(str(Site.of_caller()))
+        evaluate(other)
         super().absorb(other)
+        self.absorbed.append(other)
+
+    def release(self) -> None:
+        """Give values at the client, which other pipelines may use, to graphs of their own."""
+        for graph in self.absorbed:
+            graph.merged_into = None
+        rest = Graph(returns=False)
+        views = [node.lazy for node in self.sources.values()]
+        for each in filter(None, (*self.at_client, *views)):
+            if (lazy := each()) is not None and lazy._graph is self:
+                lazy._graph = rest
 
     def _of_another(self, place: str) -> InvalidArgumentError:
         return InvalidArgumentError(
@@ -296,6 +300,7 @@ class SplitGraph(Graph):
                 postponed.append(call)
             elif not any(node in self.kinds for node in call.inputs):
                 run_whole([call], self.recorder)
+                self.at_client += [node.lazy for _, node in call.live_outputs()]
                 give_copies([call])
             else:
                 typing = self._typing(call)
@@ -391,6 +396,7 @@ class SplitGraph(Graph):
         ]
         (merged,) = gather([reduce(functools.partial(combine, kinds), parts)])
         for (node, kind), ((_, _, value),) in zip(reductions, merged, strict=True):
+            self.at_client.append(node.lazy)
             if not isinstance(value, Nothing):
                 node.finish(value if kind.finish is None else kind.finish(value))
             elif node.call is not None:
@@ -437,12 +443,3 @@ class SplitGraph(Graph):
 
 def _rows_of_split() -> None:
     """Stand for the blocks of a Split, as the call that makes their rows."""
-
-
-def _examples(split: Split) -> tuple[Any, ...]:
-    """Return a small block of each collection of a Split."""
-    blocks = split._blocks
-    example = blocks.example() if isinstance(blocks, SupportsExample) else None
-    if example is None:
-        (example,) = gather([split[0].submit(no_rows)])
-    return example if isinstance(example, tuple) else (example,)
