@@ -66,12 +66,13 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     numbers = itertools.count(1)
 
     def described(plan: Plan, needed_at: str = "") -> Iterator[Stage]:
+        last = [f"  postponed: {call.place}" for call in plan.postponed]
+        last += [f"evaluated at {needed_at}"] if needed_at else []
+        lines.extend(last)
         for stage in plan.stages:
-            lines.extend(_stage_lines(next(numbers), stage, options))
+            before = len(lines) - len(last)
+            lines[before:before] = _stage_lines(next(numbers), stage, options)
             yield stage
-        lines.extend(f"  postponed: {call.place}" for call in plan.postponed)
-        if needed_at:
-            lines.append(f"evaluated at {needed_at}")
 
     token = TRACE.set(described)
     try:

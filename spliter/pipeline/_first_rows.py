@@ -148,7 +148,7 @@ def of_length(meta: Meta, kind: SplitType, length: int | None) -> Meta:
         if (0 in meta.shape) if isinstance(meta, ArrayMeta) else (meta and not meta.length):
             return None  # of no rows
         length = None
-    elif not isinstance(kind, Axis) or counts_otherwise(kind):
+    elif not isinstance(kind, Axis):
         return None
     if isinstance(meta, FrameMeta):
         return FrameMeta(meta.empty, length, exact=False)
@@ -165,8 +165,3 @@ def of_length(meta: Meta, kind: SplitType, length: int | None) -> Meta:
 def without_extents(meta: Meta) -> Meta:
     """Return the meta of a result of any extents."""
     return meta._replace(shape=(None,) * len(meta.shape)) if isinstance(meta, ArrayMeta) else meta
-
-
-def counts_otherwise(kind: SplitType) -> bool:
-    """Return whether items are not those along an axis."""
-    return type(kind).length is not Axis.length

@@ -84,7 +84,12 @@ def options(
     Raises
     ------
     InvalidArgumentError
-        If `threads` or `batch` is less than one.
+        If `threads` or `batch` is less than one, or `pedantic` is no bool.
+
+    Notes
+    -----
+    They hold for what is evaluated in the ``with`` block, in this thread or asynchronous task:
+    threads that the program starts have options of their own, as with :func:`numpy.errstate`.
 
     Examples
     --------
@@ -97,6 +102,8 @@ def options(
     ...     twice_plus_one(np.arange(5))
     array([1, 3, 5, 7, 9])
     """
+    if not isinstance(pedantic, bool | None):
+        raise InvalidArgumentError(f"pedantic is {pedantic!r}; pass True or False")
     now = CURRENT.get()
     token = CURRENT.set(
         Options(

@@ -11,16 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from spliter._errors import AnnotationError
+from spliter._errors import AnnotationError, WholeArrayError
 from spliter._task_checks import check_task_function, name_of
 from spliter.pipeline._capture import capture, plain, with_numbers
 from spliter.pipeline._checked import AsForOneRow, OnRows
-from spliter.pipeline._first_rows import (
-    counts_otherwise,
-    of_length,
-    try_first_rows,
-    without_extents,
-)
+from spliter.pipeline._first_rows import of_length, try_first_rows, without_extents
 from spliter.pipeline._graph import Call, Graph, Node, Typing, common_graph
 from spliter.pipeline._lazy import (
     Lazy,
@@ -97,13 +92,21 @@ class Annotated:
                 continue
             # If no argument is lazy, the call runs before the program can change one.
             now = functools.partial(as_now, graph=graph) if found else identity
-            filled, nodes = _as_nodes(given, kind, graph, parameter.kind, now)
+            try:
+                filled, nodes = _as_nodes(given, kind, graph, parameter.kind, now)
+            except WholeArrayError as error:
+                if not isinstance(kind, Mut):
+                    raise
+                raise WholeArrayError(
+                    f"{name_of(self.fn)} changes its argument {name!r} in place, and the blocks of "
+                    "a Split stay as they are; let it return the changed value"
+                ) from error
             bound.arguments[name] = filled
             types += [kind] * len(nodes)
             writes += nodes if isinstance(kind, Mut) else []
         is_read_once = any(isinstance(each, Iterator) for each in bound.arguments.values())
         if is_read_once or lazies_in((bound.args, bound.kwargs)):  # inside of lists, uncut
-            return plain(self.fn, args, kwargs)
+            return plain(self.fn, args, kwargs) if found else self.fn(*args, **kwargs)
         at_client = type(graph) is not Graph
         annotation = CallTypes(tuple(types), self.returns, not found, at_client)
         return capture(self.fn, bound.args, bound.kwargs, annotation, tuple(writes), graph=graph)
@@ -312,11 +315,7 @@ def _length_of(node: Node, kind: SplitType, call: Call) -> int | None:
     if node.is_pending:
         if isinstance(node.meta, FrameMeta):
             return node.meta.length
-        if (
-            isinstance(kind, Axis)
-            and isinstance(node.meta, ArrayMeta)
-            and not counts_otherwise(kind)
-        ):
+        if isinstance(kind, Axis) and isinstance(node.meta, ArrayMeta):
             return node.meta.shape[kind.axis] if kind.axis < len(node.meta.shape) else None
         return None
     try:
@@ -417,7 +416,7 @@ def _annotated(fn: Callable[..., Any], types: Mapping[str, Any], returns: Any) -
         )
     for kind in types.values():
         _check_type(name, kind.type if isinstance(kind, Mut) else kind)
-        if isinstance(kind, Reduction | Groups):
+        if isinstance(kind, Reduction | Groups | Unknown):
             raise AnnotationError(
                 f"{name} has an argument of type {kind!r}, which is for results; pass Rows() if it "
                 "is cut, or broadcast"

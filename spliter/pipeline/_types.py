@@ -47,6 +47,18 @@ class SplitType:
     ['A', 'B', 'C']
     """
 
+    def __init_subclass__(cls) -> None:
+        """Refuse to derive from another type of this package: not all uses call its methods."""
+        super().__init_subclass__()
+        for base in cls.__bases__:
+            is_ours = base.__module__ == __name__ and base is not SplitType
+            if is_ours and not cls.__module__.startswith("spliter."):
+                raise AnnotationError(
+                    f"{cls.__name__} is derived from {base.__name__}, which is cut and merged "
+                    "without its methods; derive it from SplitType, and define length, split and "
+                    "merge"
+                )
+
     def length(self, value: Any) -> int:
         """Return the number of items of a value."""
         return len(value)
@@ -89,7 +101,7 @@ class Axis(SplitType):
            [3, 4]])
     """
 
-    axis: int = 0  # dataclasses that are derived from this have no such parameter
+    axis: int
 
     def __init__(self, axis: int = 0) -> None:
         if not isinstance(axis, SupportsIndex):
@@ -252,7 +264,7 @@ class Reduction(SplitType):
     partial : callable, optional
         Called with a piece in place of the function, with the same arguments; by default the
         function itself.
-    merge_two : callable
+    merge : callable
         Combines two partial results; associative. Called in the order of the items.
     finish : callable, optional
         Makes the result from the last partial result.
@@ -344,6 +356,15 @@ class Groups(SplitType):
     """
 
     aggregate: str = "sum"
+
+    def __post_init__(self) -> None:
+        """Refuse an aggregate of which parts cannot be combined by itself."""
+        if self.aggregate not in ("sum", "min", "max"):
+            raise AnnotationError(
+                f"Groups has the aggregate {self.aggregate!r}, and combines rows of equal keys by "
+                'sum, min or max; pass "sum", "min" or "max", or annotate a function that gives '
+                "sums and counts"
+            )
 
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Combine rows of equal keys; keys are sorted, as pandas does by default."""

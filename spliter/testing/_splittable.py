@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 from collections.abc import Callable
 from typing import Any
 
-from spliter._errors import AnnotationError, SplIterError
+from spliter._errors import AnnotationError, InvalidArgumentError, SplIterError
+from spliter._split import Split
 from spliter._task_checks import name_of
 from spliter.pipeline import options, pipeline
 from spliter.pipeline._evaluate import FAILURES
+from spliter.pipeline._lazy import lazies_in
 from spliter.pipeline._runner import Failure
-from spliter.pipeline._splittable import Annotated, annotated_of
-from spliter.pipeline._types import Mut, broadcast
+from spliter.pipeline._splittable import Annotated, annotated_of, splittable
+from spliter.pipeline._types import AnyType, Mut, Reduction, broadcast
 from spliter.testing._equality import equal
 
 
@@ -30,10 +33,11 @@ def check_splittable(
     Parameters
     ----------
     fn : callable
-        Made by :func:`spliter.pipeline.splittable` or :func:`spliter.pipeline.pipeline`.
+        Made by :func:`spliter.pipeline.splittable` or :func:`spliter.pipeline.pipeline`; it must
+        keep nothing from call to call.
     *args, **kwargs
         Plain arguments; some ten items that differ show most mistakes. What can be compared is
-        copied first.
+        copied first; changes of other objects are not seen.
     batches : tuple of int
         Items of a batch to try.
     rtol : float, default 0
@@ -44,8 +48,10 @@ def check_splittable(
     ------
     AnnotationError
         If the function has no annotation, if results or changed arguments differ, if an argument
-        changes that is not marked :func:`~spliter.pipeline.mut`, or if the function raises on a
-        batch only.
+        changes that is not marked :func:`~spliter.pipeline.mut`, if the function raises on a batch
+        only, or if a reduction that is said to be commutative is not.
+    InvalidArgumentError
+        If there are no batches to try, or an argument is lazy or a Split.
 
     Examples
     --------
@@ -65,19 +71,55 @@ def check_splittable(
         raise AnnotationError(
             f"{name_of(fn)} has no annotation; pass what splittable or pipeline makes of it"
         )
+    given = (*args, *kwargs.values())
+    if not batches or lazies_in(given) or any(isinstance(each, Split) for each in given):
+        raise InvalidArgumentError(
+            f"check_splittable got batches={batches!r}, and arguments of the types "
+            f"{', '.join(type(each).__name__ for each in given)}; pass a number of items or more, "
+            "and plain arrays, frames and other values"
+        )
     whole = _copied((args, kwargs))
     expected = _plain(fn)(*whole[0], **whole[1])
     if annotated := annotated_of(fn):
         _check_unmarked(annotated, (args, kwargs), whole)
+    turned = annotated and _turned(annotated)
     for batch in batches:
-        given = _copied((args, kwargs))
-        with options(batch=batch, threads=2):
-            found = _run_in_batches(fn, *given)
-        if not equal((found, given), (expected, whole), rtol):
+        found = _found_in_batches(fn, args, kwargs, batch)
+        if not equal(found, (expected, whole), rtol):
             raise AnnotationError(
                 f"{name_of(fn)} gives another result in batches of {batch} than on whole "
                 "arguments; correct its annotation"
             )
+        if turned and not equal(_found_in_batches(turned, args, kwargs, batch), found, rtol):
+            raise AnnotationError(
+                f"{name_of(fn)} gives another result if its partial results are combined in "
+                "another order; omit commutative=True"
+            )
+
+
+def _found_in_batches(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], batch: int
+) -> tuple[Any, Any]:
+    """Return the result of a function, and its arguments after the call."""
+    given = _copied((args, kwargs))
+    with options(batch=batch, threads=2):
+        return _run_in_batches(fn, *given), given
+
+
+def _turned(annotated: Annotated) -> Callable[..., Any] | None:
+    """Return a function that combines partial results in the other order, where it may."""
+    returns = tuple([_with_turned_merge(kind) for kind in annotated.returns])
+    if returns == annotated.returns:
+        return None
+    return splittable(
+        annotated.fn, returns=returns if len(returns) > 1 else returns[0], **annotated.types
+    )
+
+
+def _with_turned_merge(kind: AnyType) -> AnyType:
+    if not isinstance(kind, Reduction) or not kind.commutative:
+        return kind
+    return kind.with_steps(lambda one, other: kind.merge_two(other, one), kind.finish)
 
 
 def _plain(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,4 +176,9 @@ def _copied(value: Any) -> Any:
         return value.copy()
     # Of others, no change would be seen.
     is_comparable: bool = type(value).__eq__ is not object.__eq__  # type: ignore[comparison-overlap]
-    return copy.deepcopy(value) if is_comparable else value
+    if is_comparable:
+        with contextlib.suppress(
+            TypeError
+        ):  # of those that cannot be copied, such as keys of dicts
+            return copy.deepcopy(value)
+    return value

@@ -285,6 +285,7 @@ def test_wrong_types_are_refused() -> None:
         ({"x": mut(mut(ROWS))}, "which is not a split type"),  # type: ignore[arg-type]
         ({"x": Reduction(merge=max)}, "which is for results"),
         ({"x": Groups()}, "which is for results"),
+        ({"x": unknown}, "which is for results"),
         ({"x": ROWS, "returns": mut(ROWS)}, "which is not a split type"),
         ({"x": ROWS, "returns": (ROWS, Reduction(np.max, max))}, "would make one of them"),
     ):
@@ -294,6 +295,23 @@ def test_wrong_types_are_refused() -> None:
         Reduction(merge=3)  # type: ignore[arg-type]
     with pytest.raises(AnnotationError, match=r"axis is 1\.5; pass an int"):
         Axis(1.5)  # type: ignore[arg-type]
+    with pytest.raises(AnnotationError, match="Groups has the aggregate 'mean'"):
+        Groups("mean")
+
+
+@pytest.mark.parametrize("base", [Rows, Axis, Groups, Reduction])
+def test_types_of_the_package_are_not_derived_from(base: type) -> None:
+    with pytest.raises(AnnotationError, match=f"Sorted is derived from {base.__name__}"):
+        type("Sorted", (base,), {"merge": lambda self, pieces: np.sort(np.concatenate(pieces))})
+
+
+@pytest.mark.parametrize("rows", [8, 3_000_000])
+def test_arguments_that_are_read_once(rows: int) -> None:
+    def repeated(x: Any, by: Any) -> Any:
+        return x * next(by)
+
+    made = pipeline(splittable(repeated, x=ROWS, returns=ROWS))(np.ones(rows), iter([3.0]))
+    np.testing.assert_array_equal(made, np.full(rows, 3.0))
 
 
 Pair = collections.namedtuple("Pair", "one other")
@@ -360,7 +378,7 @@ def test_arguments_are_as_they_are_at_the_call(body: Callable[..., Any]) -> None
 
 
 @dataclass(frozen=True)
-class Lines(Rows):
+class Lines(SplitType):
     """Items of some numbers each."""
 
     width: int = 2
@@ -373,7 +391,7 @@ class Lines(Rows):
 
 
 @pytest.mark.parametrize("kind", [Lines(), Lines(4)])
-def test_rows_can_be_a_dataclass(kind: Lines) -> None:
+def test_items_can_be_of_several_numbers(kind: Lines) -> None:
     def totals(x: Any) -> Any:
         return x.reshape(-1, kind.width).sum(axis=1)
 

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from spliter import AnnotationError
-from spliter.pipeline import Reduction, Rows, SplitType, broadcast, mut, pipeline, splittable
+from spliter import AnnotationError, InvalidArgumentError, split
+from spliter.pipeline import Reduction, Rows, SplitType, broadcast, lazy, mut, pipeline, splittable
 from spliter.testing import check_splittable
 
 NUMBERS = np.arange(9.0)
@@ -204,3 +204,51 @@ def test_tolerance() -> None:
     check_splittable(mean, pd.Series(numbers + 1), rtol=1e-12)
     with pytest.raises(AnnotationError, match="another result"):
         check_splittable(mean, pd.Series(numbers + 1))
+
+
+@pytest.mark.parametrize(
+    ("merge", "is_right"), [(max, True), (lambda one, _: one, False), (lambda a, b: a - b, False)]
+)
+def test_commutative_reductions_are_combined_in_another_order(merge: Any, is_right: bool) -> None:
+    def first(x: Any) -> Any:
+        return x.max() if is_right else x[0]
+
+    rule = Reduction(merge=merge, commutative=True)
+    both = (rule, Rows())
+    for fn in (
+        splittable(first, x=Rows(), returns=rule),
+        splittable(lambda x: (first(x), x), x=Rows(), returns=both),
+    ):
+        if is_right:
+            check_splittable(fn, NUMBERS)
+        else:
+            with pytest.raises(AnnotationError):
+                check_splittable(fn, NUMBERS)
+    in_order = Reduction(merge=lambda one, _: one)
+    check_splittable(splittable(lambda x: x[0], x=Rows(), returns=in_order), NUMBERS)
+    with pytest.raises(AnnotationError, match="omit commutative=True"):
+        check_splittable(
+            splittable(
+                lambda x: x[0], x=Rows(), returns=Reduction(merge=lambda a, _: a, commutative=True)
+            ),
+            NUMBERS,
+        )
+
+
+def test_what_checks_nothing_is_refused() -> None:
+    fn = by_rows(np.negative)
+    for value in (lazy(NUMBERS), split([NUMBERS, NUMBERS])):
+        with pytest.raises(InvalidArgumentError, match="check_splittable got batches="):
+            check_splittable(fn, value)
+    with pytest.raises(InvalidArgumentError, match=r"check_splittable got batches=\(\)"):
+        check_splittable(fn, NUMBERS, batches=())
+
+
+def test_arguments_that_cannot_be_copied() -> None:
+    chosen = splittable(lambda x, keys: x * len(keys), x=Rows(), returns=Rows())
+    check_splittable(chosen, NUMBERS, {"a": 1}.keys())
+
+
+def test_errors_name_the_line_of_the_check() -> None:
+    with pytest.raises(AnnotationError, match=r"test_check_splittable\.py"):
+        check_splittable(splittable(lambda x: x[:-1], x=Rows(), returns=Rows()), NUMBERS)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spliter import AnnotationError, InvalidArgumentError, split
+from spliter import AnnotationError, InvalidArgumentError, WholeArrayError, split
 from spliter.pipeline import (
     Reduction,
     Rows,
     SplitType,
     explain,
+    mut,
     options,
     pipeline,
     splittable,
@@ -84,6 +85,22 @@ def test_types_with_wrong_numbers_are_named(kind: Any) -> None:
 def test_types_that_lack_something(make: Any, message: str) -> None:
     with pytest.raises(AnnotationError, match=message):
         make()
+
+
+@pytest.mark.parametrize("wrong", ["no", 1])
+def test_pedantic_is_a_bool(wrong: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="pass True or False"), options(pedantic=wrong):
+        pass
+
+
+def test_changes_of_arguments_over_a_split_are_named() -> None:
+    def scale(x: Any) -> None:
+        x *= 2
+
+    changing = splittable(scale, x=mut(Rows()), returns=None)
+    for fn in (pipeline(changing), pipeline(lambda x: changing(x * 1))):
+        with pytest.raises(WholeArrayError, match="scale changes its argument 'x' in place"):
+            fn(split([np.ones(3), np.ones(4)]))
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "all"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 import threading
@@ -113,6 +114,20 @@ def test_stages_are_described_before_their_values_get_another_shape() -> None:
     same(pipeline(body)(x), body(x))
     text = explain(pipeline(body), x)
     assert "add" in text and "evaluated at" in text
+
+
+def test_stages_that_fail_are_shown_with_the_line_that_needs_them() -> None:
+    def body(x: Any) -> Any:
+        with np.errstate(divide="raise"):
+            y = 1 / (x * 0)
+        with contextlib.suppress(FloatingPointError):
+            float(y[3])
+        return x + 1
+
+    with options(batch=1000, threads=2):
+        stages = explain(pipeline(body), np.ones(N)).splitlines()
+    needed = [number for number, line in enumerate(stages) if line.startswith("evaluated at")]
+    assert "divide" in "".join(stages[: needed[0]]) and "add" in stages[-1]
 
 
 def test_arguments_are_changed_in_place_by_return() -> None:
