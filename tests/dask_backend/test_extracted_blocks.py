@@ -33,6 +33,10 @@ def placed(client: Client, workers: Sequence[str]) -> list[Any]:
     return made
 
 
+def as_frame(block: Any) -> pd.DataFrame:
+    return pd.DataFrame({"a": block * 1.5})
+
+
 def holders(client: Client, made: Any) -> list[str]:
     """Return the only worker of each block of a persisted collection."""
     blocks = sorted(futures_of(made), key=lambda future: int(future.key[1]))
@@ -41,22 +45,24 @@ def holders(client: Client, made: Any) -> list[str]:
     return [worker for block in blocks for (worker,) in [found[block.key]]]
 
 
-@pytest.mark.parametrize("frames", [False, True])
-def test_blocks_stay_where_the_results_are(start_cluster: StartCluster, frames: bool) -> None:
+@pytest.mark.parametrize(
+    ("fn", "given"),
+    [(np.negative, {"dtype": int}), (as_frame, {"meta": as_frame(np.zeros(0))})],
+)
+def test_blocks_stay_where_the_results_are(
+    start_cluster: StartCluster, fn: Any, given: dict[str, Any]
+) -> None:
     client = start_cluster(n_workers=3)
     busy = workers_of(client)[:2]
     with split(placed(client, busy), partitions_per_location=1) as parts:
-        if frames:
-            meta = pd.DataFrame({"a": np.zeros(0)})
-            made = parts.map_blocks(lambda block: pd.DataFrame({"a": block * 1.5}), meta=meta)
-        else:
-            made = parts.map_blocks(np.negative, dtype=int)
         before = programs.received(client)
-        persisted = made.persist()
+        persisted = parts.map_blocks(fn, **given).persist()
         assert holders(client, persisted) == [busy[at % 2] for at in range(NBLOCKS)]
-        assert programs.received(client) == before
         with split(persisted) as again:
             assert again.moved.blocks == 0
+        further = (parts.map_blocks(fn, **given) * 2).persist()
+        assert holders(client, further) == [busy[at % 2] for at in range(NBLOCKS)]
+        assert programs.received(client) == before
 
 
 @pytest.mark.thorough

@@ -85,7 +85,8 @@ def test_this_dask_is_known(client: Client) -> None:
         found[name] = client.run_on_scheduler(found_at_scheduler, name)
     found["batches"] = FEATURES["batches"]._check(client)
     found["pushes"] = FEATURES["pushes"]._check(client.scheduler_comm)
-    found["spans"] = FEATURES["spans"]._check()
+    for name in ("spans", "unfused tasks"):
+        found[name] = FEATURES[name]._check()
     assert found == dict.fromkeys(FEATURES, True)
 
 

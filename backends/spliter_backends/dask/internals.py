@@ -9,6 +9,8 @@ feature         purpose                             fallback
 =============== =================================== ===========================================
 batches         send the tasks of a loop at once    send each task by itself
 pushes          send a batch without delay          Dask delays it by up to 10 ms
+unfused tasks   keep the extraction of a block a    the first operation on blocks of results
+                task of its own                     may move whole results
 pool threads    find out whether a thread may wait  ``split`` in a task is not rejected
 spans           put our tasks into one span         the scheduler records each burst of tasks
 span records    remove ended groups of tasks        the records grow, as for any Dask program
@@ -186,6 +188,32 @@ def push(client: Any) -> None:
     if stream is not None and pushes.usable(stream) and stream.buffer:
         stream.next_deadline = None
         stream.waker.set()
+
+
+# --- graphs of collections -----------------------------------------------------------------
+
+
+class UnfusedTask(Task):
+    """A task that Dask does not fuse with the one that takes its result."""
+
+    __slots__ = ()
+
+    @property
+    def block_fusion(self) -> bool:
+        """Whether it stays a task of its own."""
+        return True
+
+
+unfused_tasks = Feature(
+    "unfused tasks",
+    "the first operation on blocks of results may move whole results",
+    lambda: isinstance(Task.block_fusion, property),
+)
+
+
+def unfused_task(key: Key, fn: Callable[..., Any], *args: Any) -> Task:
+    """Return a task that is not fused with others."""
+    return (UnfusedTask if unfused_tasks.usable() else Task)(key, fn, *args)
 
 
 # --- threads of a worker -------------------------------------------------------------------

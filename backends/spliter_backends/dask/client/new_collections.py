@@ -16,6 +16,7 @@ from dask.highlevelgraph import HighLevelGraph, Layer
 from dask.typing import Key
 
 from spliter.backend import UNKNOWN, IntArray, ResultBlocks
+from spliter_backends.dask.internals import unfused_task
 from spliter_backends.dask.scheduler.pins import EXTRACTED
 
 
@@ -52,7 +53,7 @@ def _frame(name: str, results: Sequence[tuple[IntArray, Any]], made: ResultBlock
         tasks[future.key] = future
         for at, position in enumerate(positions.tolist()):
             key = (name, position)
-            tasks[key] = Task(key, extract_block, TaskRef(future.key), at, made.output)
+            tasks[key] = unfused_task(key, extract_block, TaskRef(future.key), at, made.output)
     keys = [(name, position) for position in range(len(made.rows))]
     return dd.from_graph(tasks, made.meta, (None,) * (len(keys) + 1), keys, EXTRACTED)
 
@@ -91,7 +92,7 @@ class ExtractedBlocks(Layer):
         for positions, future in self._results:
             for at, position in enumerate(positions.tolist()):
                 key = (self.name, position, *self._further)
-                tasks[key] = Task(key, extract_block, future, at, self._output)
+                tasks[key] = unfused_task(key, extract_block, future, at, self._output)
         return tasks
 
     def __getitem__(self, key: Key) -> Task:
