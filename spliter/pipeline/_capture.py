@@ -18,7 +18,6 @@ from spliter.pipeline._graph import (
     Graph,
     Node,
     UnforeseenResultError,
-    common_graph,
 )
 from spliter.pipeline._lazy import (
     BINARY,
@@ -32,6 +31,7 @@ from spliter.pipeline._lazy import (
     is_frame,
     lazies_in,
     of_numbers,
+    shared_graph,
 )
 from spliter.pipeline._metas import DTYPES, ArrayMeta, FrameMeta
 from spliter.pipeline._numbers import number
@@ -128,7 +128,7 @@ def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def graph_of(*values: Any) -> Graph:
     """Return one graph for all lazy values in some values."""
-    return common_graph([each._graph for each in lazies_in(values)])
+    return shared_graph(lazies_in(values))
 
 
 define_operators(LazyObject, lambda function, operands: run_known(function, operands, {}))
@@ -316,7 +316,7 @@ def capture(
     """
     if graph is None:
         given = (*args, *kwargs.values())
-        graph = common_graph([each._graph for each in given if isinstance(each, Lazy)])
+        graph = shared_graph([each for each in given if isinstance(each, Lazy)])
     if RUNNING.get() is graph:  # in a function of the user's, on a piece
         return fn(*computed(args), **computed(kwargs))
     with graph as graph:

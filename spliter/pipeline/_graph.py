@@ -307,6 +307,8 @@ class Graph:
         self.was_planned = False
         """Whether a value was too large to run all calls at once."""
         self.merged_into: Graph | None = None
+        self.rank = True, 0
+        """Over a Split: whether its pipeline runs, and a number. Calls on several take the last."""
 
     def evaluate(self) -> bool:
         """Run the pending calls in a way of its own; return whether it has one."""
@@ -438,11 +440,13 @@ class Graph:
 
 
 def common_graph(graphs: Iterable[Graph]) -> Graph:
-    """Return one graph for all values of a call; merges them if they are several."""
+    """Return one graph for all values of a call; merges them if none of them is over a Split."""
     roots = {graph.root() for graph in graphs}
+    if elsewhere := [each for each in roots if type(each) is not Graph]:
+        return max(elsewhere, key=lambda each: each.rank)
     while len(roots) > 1:
-        # Graphs over a Split absorb the others, then those that a decorated function evaluates.
-        first, second, *_ = sorted(roots, key=lambda each: (type(each) is Graph, not each.returns))
+        # Graphs that a decorated function evaluates absorb the others.
+        first, second, *_ = sorted(roots, key=lambda each: not each.returns)
         first.absorb(second)
         roots = {graph.root() for graph in roots}
     return roots.pop()

@@ -84,7 +84,7 @@ def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
         raise
     finally:
         graph.locks.end()
-        graph.release()
+        graph.end()
 
 
 def _examples(split: Split) -> tuple[Any, ...]:

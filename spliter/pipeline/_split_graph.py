@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import weakref
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
 
-from spliter._errors import AnnotationError, InvalidArgumentError, WholeArrayError
+from spliter._errors import AnnotationError, WholeArrayError
 from spliter._results import gather, reduce
 from spliter._split import Split
 from spliter.pipeline._columns import narrow
 from spliter.pipeline._elementwise import ELEMENTWISE
-from spliter.pipeline._evaluate import claim, evaluate, run_whole
+from spliter.pipeline._evaluate import claim, run_whole
 from spliter.pipeline._first_rows import MAX_ROWS
 from spliter.pipeline._graph import RUNNING, Call, Graph, Node, Typing
 from spliter.pipeline._lazy import Lazy, give_copies, is_array, is_frame
@@ -50,6 +50,8 @@ from spliter.pipeline._types import (
 )
 from spliter.pipeline._warnings import WarningRecorder, WithErrstate
 from spliter.pipeline._without_rows import finish_without_rows
+
+_NUMBERS = itertools.count()
 
 ROWS = Unknown(-1)
 """Type of values with a row for each row of the Split, whose lengths each partition knows."""
@@ -86,9 +88,7 @@ class SplitGraph(Graph):
         """The first rows of each member, once they are known."""
         self.unsure: list[Call] = []
         """Calls of passes since then, which are not awaited."""
-        self.absorbed: list[Graph] = []
-        self.at_client: list[weakref.ref[Lazy] | None] = []
-        """Values at the client that its calls have made, of which the program may hold some."""
+        self.rank = True, next(_NUMBERS)
 
     def _member(self, meta: Meta) -> Node:
         call = Call(_rows_of_split, (), {}, ELEMENTWISE)
@@ -124,11 +124,14 @@ class SplitGraph(Graph):
             if not self.is_distributed(node):
                 return
             self.settle()  # an error of a task says more
-        raise WholeArrayError(
-            f"{Site.of_caller()} needs all rows of a value over {self.split!r} in the client's "
-            f"memory, about {self.split.nbytes} bytes; reduce it first, return it and use the "
-            "collection, annotate a function of rows by splittable, or pass arrays or frames "
-            "instead of the Split"
+        raise self._whole_needed(str(Site.of_caller()))
+
+    def _whole_needed(self, place: str) -> WholeArrayError:
+        return WholeArrayError(
+            f"{place} needs all rows of a value over {self.split!r} in the client's memory, about "
+            f"{self.split.nbytes} bytes; reduce it first, return it and use the collection, "
+            "annotate a function of rows by splittable, or pass arrays or frames instead of the "
+            "Split"
         )
 
     def length_of(self, node: Node) -> int | None:
@@ -230,7 +233,7 @@ class SplitGraph(Graph):
                 while pending:
                     before, pending = pending, self._run_pass(pending)
                     if pending == before:
-                        raise self._of_another(pending[0].place)
+                        raise self._whole_needed(pending[0].place)
         finally:
             self.is_running = False
         self.recorder.report()
@@ -241,7 +244,7 @@ class SplitGraph(Graph):
         """Go back to the last pass that has succeeded; values needed later are computed anew."""
         try:
             yield
-        except Exception:
+        except BaseException:  # Ctrl-C, too
             self.futures, self.carried, kinds = self.sound
             self.kinds = {**kinds}
             for call in self.unsure:
@@ -249,29 +252,16 @@ class SplitGraph(Graph):
             self.unsure.clear()
             raise
 
-    def absorb(self, other: Graph) -> None:
-        """Take over another graph until the pipeline ends, but not one of another pipeline."""
-        if isinstance(other, SplitGraph):
-            raise self._of_another(str(Site.of_caller()))
-        evaluate(other)
-        super().absorb(other)
-        self.absorbed.append(other)
-
-    def release(self) -> None:
-        """Give values at the client, which other pipelines may use, to graphs of their own."""
-        for graph in self.absorbed:
-            graph.merged_into = None
-        rest = Graph(returns=False)
-        views = [node.lazy for node in self.sources.values()]
-        for each in filter(None, (*self.at_client, *views)):
-            if (lazy := each()) is not None and lazy._graph is self:
-                lazy._graph = rest
-
-    def _of_another(self, place: str) -> InvalidArgumentError:
-        return InvalidArgumentError(
-            f"{place} uses rows that another pipeline has made, over {self.split!r}; return them "
-            "from that one, and split the collection together with others: split(x, y)"
-        )
+    def end(self) -> None:
+        """Free what is at the partitions, unless the program holds some of it."""
+        self.rank = False, self.rank[1]
+        if any(node.is_held for node in self.carried):
+            return
+        for node in self.kinds.keys() - set(self.members):
+            cast(Call, node.call).has_run = False
+            del self.kinds[node]
+        self.futures, self.carried = [], ()
+        self._keep()
 
     def settle(self) -> None:
         """Wait for the tasks, and raise what they have raised."""
@@ -300,7 +290,6 @@ class SplitGraph(Graph):
                 postponed.append(call)
             elif not any(node in self.kinds for node in call.inputs):
                 run_whole([call], self.recorder)
-                self.at_client += [node.lazy for _, node in call.live_outputs()]
                 give_copies([call])
             else:
                 typing = self._typing(call)
@@ -347,7 +336,8 @@ class SplitGraph(Graph):
         for node in (*self.members, *self.carried):
             number_of(node)
         wanted = {node for call in postponed for node in call.inputs}
-        calls, rows, reductions = [], [*self.carried, *returned], []
+        kept = [each for each in self.carried if each.is_held or each in wanted or not chosen]
+        calls, rows, reductions = [], [*kept, *returned], []
         for call, typing in chosen:
             calls.append(sent(call, typing, number_of, numbers))
             for at, node in call.live_outputs():
@@ -396,7 +386,6 @@ class SplitGraph(Graph):
         ]
         (merged,) = gather([reduce(functools.partial(combine, kinds), parts)])
         for (node, kind), ((_, _, value),) in zip(reductions, merged, strict=True):
-            self.at_client.append(node.lazy)
             if not isinstance(value, Nothing):
                 node.finish(value if kind.finish is None else kind.finish(value))
             elif node.call is not None:

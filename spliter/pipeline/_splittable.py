@@ -16,7 +16,7 @@ from spliter._task_checks import check_task_function, name_of
 from spliter.pipeline._capture import capture, plain, with_numbers
 from spliter.pipeline._checked import AsForOneRow, OnRows
 from spliter.pipeline._first_rows import of_length, try_first_rows, without_extents
-from spliter.pipeline._graph import Call, Graph, Node, Typing, common_graph
+from spliter.pipeline._graph import Call, Graph, Node, Typing
 from spliter.pipeline._lazy import (
     Lazy,
     as_argument,
@@ -26,6 +26,7 @@ from spliter.pipeline._lazy import (
     identity,
     is_capturable,
     lazies_in,
+    shared_graph,
 )
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
 from spliter.pipeline._types import (
@@ -75,8 +76,8 @@ class Annotated:
         args, kwargs
             Arguments, as the program passes them.
         """
-        found = [each._graph for each in lazies_in((args, kwargs))]
-        graph = common_graph(found or [graph] if graph else found)
+        found = lazies_in((args, kwargs))
+        graph = shared_graph(found) if found or graph is None else graph.root()
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from spliter import InvalidArgumentError, split
-from spliter.pipeline import lazy, pipeline
+from spliter import WholeArrayError, gather, split
+from spliter.pipeline import _split_graph, lazy, pipeline
 
 TABLE = np.random.default_rng(4).normal(size=(76, 3))
 
@@ -93,7 +94,7 @@ def test_values_that_a_pipeline_keeps_are_used_by_the_next() -> None:
 def test_rows_that_a_pipeline_keeps_are_not_used_by_the_next() -> None:
     scaler = Scaler()
     scaler.fit(parts())
-    with pytest.raises(InvalidArgumentError, match="rows that another pipeline has made"):
+    with pytest.raises(WholeArrayError, match="return it and use the collection"):
         pipeline(lambda x: x - scaler.rows)(parts())
     np.testing.assert_allclose(float(scaler.rows.sum()), (TABLE + 1).sum())
 
@@ -109,3 +110,105 @@ def test_a_pipeline_over_a_split_in_one_of_arrays() -> None:
     found, changed = outer(np.arange(3.0))
     np.testing.assert_array_equal(found, TABLE * 6)
     np.testing.assert_array_equal(changed, [2, 4, 6])
+
+
+def test_a_pipeline_over_another_split_in_one() -> None:
+    others = split([TABLE[:9] + 1, TABLE[9:30]])
+    inner = pipeline(lambda rows, by: rows - by)
+
+    @pipeline
+    def outer(x: Any) -> Any:
+        mean = x.mean(axis=0)
+        kept: Any = []
+        pipeline(lambda rows: kept.append(rows.sum(axis=0)) or 0)(others)
+        return x - mean, inner(others, mean), x + kept[0]
+
+    rows = np.concatenate([TABLE[:9] + 1, TABLE[9:30]])
+    for found, expected in zip(
+        outer(parts()),
+        (TABLE - TABLE.mean(axis=0), rows - TABLE.mean(axis=0), TABLE + rows.sum(axis=0)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(whole(found), expected)
+
+
+def learn(x: Any, state: dict[str, Any], error: type[BaseException] | None) -> Any:
+    state["mean"], state["n"] = x.mean(axis=0), x.sum()
+    state["both"] = state["mean"] * 2
+    if error is not None:
+        raise error("stop")
+    return x
+
+
+@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
+def test_values_kept_before_an_error_are_used(error: type[BaseException]) -> None:
+    kept: dict[str, Any] = {}
+    with pytest.raises(error):
+        pipeline(lambda x: learn(x, kept, error))(parts())
+    found = pipeline(lambda x: (x - kept["mean"]) * kept["n"] + kept["both"])(parts())
+    mean = TABLE.mean(axis=0)
+    np.testing.assert_allclose(whole(found), (TABLE - mean) * TABLE.sum() + mean * 2)
+
+
+def test_a_pass_that_is_interrupted_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: dict[str, Any] = {}
+    interrupts = iter([KeyboardInterrupt])
+
+    def gathered(futures: Any) -> Any:
+        for each in interrupts:
+            raise each
+        return gather(futures)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_split_graph, "gather", gathered)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline(lambda x: learn(x, kept, None))(parts())
+    np.testing.assert_allclose(kept["both"], TABLE.mean(axis=0) * 2)
+    np.testing.assert_allclose(float(kept["n"]), TABLE.sum())
+
+
+def test_threads_use_one_value_in_pipelines_of_their_own() -> None:
+    wrong: list[object] = []
+
+    def run(argument: Any, value: Any, start: threading.Barrier) -> None:
+        start.wait(30)
+        try:
+            found = pipeline(lambda x: x * value)(argument)
+            np.testing.assert_array_equal(
+                whole(found) if isinstance(found, list) else found, TABLE * np.arange(3)
+            )
+            np.testing.assert_array_equal(value, np.arange(3))
+        except BaseException as error:
+            wrong.append(error)
+            raise
+
+    for number in range(60):
+        value = lazy(np.arange(3.0)) if number % 2 else lazy(np.arange(3.0) / 2) * 2
+        start = threading.Barrier(3)
+        threads = [
+            threading.Thread(target=run, args=(each, value, start), daemon=True)
+            for each in (parts(), parts(), TABLE)
+        ]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(30)
+        assert not any(each.is_alive() for each in threads)
+    assert not wrong
+
+
+def test_rows_that_are_replaced_are_freed() -> None:
+    kept: dict[str, Any] = {}
+    pipeline(lambda x: kept.update(rows=x * 2))(parts())
+
+    @pipeline
+    def step() -> None:
+        kept["rows"] = kept["rows"] * 0.5 + 1
+        kept["sum"] = kept["rows"].sum()
+
+    for _ in range(20):
+        step()
+        float(kept["sum"])
+    assert len(kept["rows"]._graph.carried) == 1
+    pipeline(lambda x: kept.update(rows=x.sum()))(parts())
+    assert not kept["rows"]._graph.futures
