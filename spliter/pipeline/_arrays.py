@@ -372,7 +372,7 @@ def _operator(name: str, *, reflected: bool) -> Callable[[LazyArray, Any], Any]:
         if type(other) is LAZY_CLASSES.get(FrameMeta):
             return NotImplemented  # its own operator is captured
         if self._is_elsewhere() and getattr(type(other), "__array_ufunc__", self) is None:
-            return NotImplemented  # as arrays do here; here it gets an array
+            return NotImplemented  # as arrays do; its own method gets the lazy value
         if type(other) in _USUAL or is_operand(other):
             if name not in ("eq", "ne"):
                 return captured(self, other)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from spliter._errors import InvalidArgumentError
 from spliter.pipeline._annotations.rows import WHOLE
 from spliter.pipeline._evaluate import claim, evaluate
 from spliter.pipeline._graph import (
@@ -18,6 +19,7 @@ from spliter.pipeline._graph import (
     Graph,
     Node,
     UnforeseenResultError,
+    common_graph,
 )
 from spliter.pipeline._lazy import (
     BINARY,
@@ -31,11 +33,11 @@ from spliter.pipeline._lazy import (
     is_frame,
     lazies_in,
     of_numbers,
-    shared_graph,
 )
 from spliter.pipeline._metas import DTYPES, ArrayMeta, FrameMeta
 from spliter.pipeline._numbers import number
 from spliter.pipeline._options import CURRENT
+from spliter.pipeline._site import Site
 
 MAX_PENDING: Final = 10_000
 """Most calls that wait, each in some 2 kB; longer programs are evaluated on the way."""
@@ -129,6 +131,39 @@ def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 def graph_of(*values: Any) -> Graph:
     """Return one graph for all lazy values in some values."""
     return shared_graph(lazies_in(values))
+
+
+def shared_graph(lazies: Sequence[Lazy]) -> Graph:
+    """Return one graph for the lazy values of a call.
+
+    Over a Split that is the one of its rows. Values of other graphs are evaluated first: a pass is
+    sent copies of them.
+
+    Parameters
+    ----------
+    lazies : sequence of Lazy
+    """
+    graph = common_graph([each._graph for each in lazies])
+    if type(graph) is Graph:
+        return graph
+    of_rows = {each._graph.root() for each in lazies if _may_have_rows(each)}
+    if len(of_rows) > 1:
+        raise InvalidArgumentError(
+            f"{Site.of_caller()} combines rows of pipelines over several Splits; return them from "
+            "these, and split the collections together: split(x, y)"
+        )
+    graph = common_graph(of_rows or [graph])
+    for each in lazies:
+        if each._graph.root() is not graph:
+            compute(each)
+    return graph
+
+
+def _may_have_rows(value: Lazy) -> bool:
+    """Return whether a value is known to be distributed."""
+    meta = value._node.meta
+    is_unknown = meta is not None and not meta.is_known and value._node.is_pending
+    return is_unknown and type(value._graph.root()) is not Graph
 
 
 define_operators(LazyObject, lambda function, operands: run_known(function, operands, {}))

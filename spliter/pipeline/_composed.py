@@ -126,10 +126,14 @@ def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
 
 
 def _into(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an elementwise function with ``out``."""
+    """Return an elementwise function with ``out`` of the dtype of the result, which is not cast."""
+    signature = inspect.signature(fn)
 
-    def composed(a: Any, *args: Any, out: Any, **kwargs: Any) -> Any:
-        made = fn(a, *args, **kwargs)
+    def composed(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        if (out := given.arguments.pop("out", None)) is None:
+            return NotImplemented
+        made = fn(*given.args, **given.kwargs)
         fits = made.dtype == getattr(out, "dtype", None) and made.dtype.kind in "iufc"
         return np.positive(made, out=out) if fits else NotImplemented
 
@@ -148,5 +152,6 @@ COMPOSED: Final[Mapping[Any, Callable[..., Any]]] = {
     np.bincount: _bincount,
     np.clip: _into(np.clip),
     np.round: _into(np.round),
+    np.around: _into(np.around),
 }
 """By what NumPy passes to ``__array_function__``."""

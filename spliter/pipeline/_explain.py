@@ -62,16 +62,16 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
         )
     graph = Graph(returns=True)
     options = CURRENT.get()
-    lines: list[str] = []
+    plans: list[list[str]] = []
     numbers = itertools.count(1)
 
     def described(plan: Plan, needed_at: str = "") -> Iterator[Stage]:
-        last = [f"  postponed: {call.place}" for call in plan.postponed]
-        last += [f"evaluated at {needed_at}"] if needed_at else []
-        lines.extend(last)
+        lines: list[str] = []
+        plans.append(lines)
+        plans.append([f"  postponed: {call.place}" for call in plan.postponed])
+        plans[-1] += [f"evaluated at {needed_at}"] if needed_at else []
         for stage in plan.stages:
-            before = len(lines) - len(last)
-            lines[before:before] = _stage_lines(next(numbers), stage, options)
+            lines += _stage_lines(next(numbers), stage, options)
             yield stage
 
     token = TRACE.set(described)
@@ -84,7 +84,7 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
         pass
     drop_lost(containers, refuse)
     del result  # until here: what is returned is held
-    return "\n".join(lines)
+    return "\n".join(itertools.chain(*plans))
 
 
 def _stage_lines(number: int, stage: Stage, options: Options) -> Iterator[str]:

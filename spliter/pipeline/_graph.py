@@ -308,7 +308,7 @@ class Graph:
         """Whether a value was too large to run all calls at once."""
         self.merged_into: Graph | None = None
         self.rank = True, 0
-        """Over a Split: whether its pipeline runs, and a number. Calls on several take the last."""
+        """Over a Split: whether its pipeline runs, and which one it is; later ones have more."""
 
     def evaluate(self) -> bool:
         """Run the pending calls in a way of its own; return whether it has one."""

@@ -14,7 +14,6 @@ from collections.abc import (
     MutableMapping,
     MutableSequence,
     MutableSet,
-    Sequence,
 )
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ import numpy as np
 
 from spliter.backend.contents import is_sparse
 from spliter.pipeline._evaluate import check_use, evaluate_own, may_change
-from spliter.pipeline._graph import Call, Graph, Node, common_graph
+from spliter.pipeline._graph import Call, Graph, Node
 from spliter.pipeline._metas import DTYPES
 
 
@@ -177,23 +176,6 @@ def evaluated(value: Lazy) -> Any:
         evaluate_own(graph)
         value._graph.root()  # raises if another thread has lost it
     return value._node.data
-
-
-def shared_graph(lazies: Sequence[Lazy]) -> Graph:
-    """Return one graph for the lazy values of a call.
-
-    Over a Split, values of other graphs are evaluated, as the calls of a pass get copies of them.
-
-    Parameters
-    ----------
-    lazies : sequence of Lazy
-    """
-    graph = common_graph([each._graph for each in lazies])
-    if type(graph) is not Graph:
-        for each in lazies:
-            if each._graph.root() is not graph:
-                compute(each)
-    return graph
 
 
 def lazies_in(value: Any) -> list[Lazy]:

@@ -84,7 +84,7 @@ def options(
     Raises
     ------
     InvalidArgumentError
-        If `threads` or `batch` is less than one, or `pedantic` is no bool.
+        If `threads` or `batch` is less than one, or `pedantic` is not a bool.
 
     Notes
     -----

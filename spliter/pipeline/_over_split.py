@@ -21,7 +21,7 @@ from spliter._split import Split
 from spliter.backend.protocols import SupportsExample
 from spliter.pipeline._capture import wrap
 from spliter.pipeline._containers import Containers, drop_lost, own, refuse
-from spliter.pipeline._lazy import Lazy, is_array, is_frame, lazies_in, settled
+from spliter.pipeline._lazy import Lazy, compute, is_array, is_frame, lazies_in, settled
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
 from spliter.pipeline._pass import no_rows
 from spliter.pipeline._split_graph import SplitGraph
@@ -50,6 +50,16 @@ def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
         )
     (split,) = splits.values()
     graph = SplitGraph(split, [*map(_meta_of_rows, _examples(split))])
+    try:
+        return _run(fn, graph, args, kwargs)  # whose frame holds rows
+    finally:
+        graph.locks.end()
+        graph.end()
+
+
+def _run(
+    fn: Callable[..., Any], graph: SplitGraph, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     lazies = [wrap(node, graph) for node in graph.members]
     spread: list[Any] = []
     for each in args:
@@ -60,31 +70,38 @@ def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
             "by position"
         )
     named = {k: lazies[0] if isinstance(v, Split) else v for k, v in kwargs.items()}
-    given = {id(each) for each in lazies_in((args, kwargs))}
+    given = {id(each): each for each in lazies_in((args, kwargs))}
 
     def value_of(lazy: Lazy) -> Any:
-        return lazy if id(lazy) in given else graph.value_of(lazy)
+        return lazy if id(lazy) in given else _value_of(lazy)
 
     try:
         result = fn(*spread, **named)
         with graph:  # threads of the body may go on
             graph.evaluate()
-            return settled((result, args, kwargs), value_of)[0]
+        return settled((result, args, kwargs), value_of)[0]
     except BaseException as error:
         if lazies_in((args, kwargs)):  # lists and dicts that the body has changed up to there
             containers: Containers = {}
             own((*args, *kwargs.values()), containers)
             is_error = isinstance(error, Exception)  # Ctrl-C does not wait for tasks
-            with graph:
-                try:
-                    if is_error:
+            try:
+                if is_error:
+                    with graph:
                         graph.evaluate()
-                finally:
-                    drop_lost(containers, value_of if is_error else refuse)
+            finally:
+                drop_lost(containers, value_of if is_error else refuse)
         raise
-    finally:
-        graph.locks.end()
-        graph.end()
+
+
+def _value_of(lazy: Lazy) -> Any:
+    """Return the collection of a value with rows, any other one itself."""
+    graph = lazy._graph.root()
+    if not isinstance(graph, SplitGraph):
+        return compute(lazy)
+    with graph:  # which may be that of another pipeline, which has kept the value
+        node = lazy._node
+        return graph.collection_of(node) if graph.is_distributed(node) else node.data
 
 
 def _examples(split: Split) -> tuple[Any, ...]:

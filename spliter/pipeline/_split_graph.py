@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from spliter._errors import AnnotationError, WholeArrayError
+from spliter._errors import AnnotationError, InvalidArgumentError, WholeArrayError
 from spliter._results import gather, reduce
 from spliter._split import Split
 from spliter.pipeline._columns import narrow
@@ -89,6 +89,8 @@ class SplitGraph(Graph):
         self.unsure: list[Call] = []
         """Calls of passes since then, which are not awaited."""
         self.rank = True, next(_NUMBERS)
+        self.has_failed = False
+        """Whether there may be values that no pending call makes."""
 
     def _member(self, meta: Meta) -> Node:
         call = Call(_rows_of_split, (), {}, ELEMENTWISE)
@@ -124,14 +126,11 @@ class SplitGraph(Graph):
             if not self.is_distributed(node):
                 return
             self.settle()  # an error of a task says more
-        raise self._whole_needed(str(Site.of_caller()))
-
-    def _whole_needed(self, place: str) -> WholeArrayError:
-        return WholeArrayError(
-            f"{place} needs all rows of a value over {self.split!r} in the client's memory, about "
-            f"{self.split.nbytes} bytes; reduce it first, return it and use the collection, "
-            "annotate a function of rows by splittable, or pass arrays or frames instead of the "
-            "Split"
+        raise WholeArrayError(
+            f"{Site.of_caller()} needs all rows of a value over {self.split!r} in the client's "
+            f"memory, about {self.split.nbytes} bytes; reduce it first, return it and use the "
+            "collection, annotate a function of rows by splittable, or pass arrays or frames "
+            "instead of the Split"
         )
 
     def length_of(self, node: Node) -> int | None:
@@ -233,7 +232,10 @@ class SplitGraph(Graph):
                 while pending:
                     before, pending = pending, self._run_pass(pending)
                     if pending == before:
-                        raise self._whole_needed(pending[0].place)
+                        raise InvalidArgumentError(
+                            f"{pending[0].place} uses a value that another pipeline has not "
+                            "computed yet; evaluate it before, as float(n) and np.asarray(x) do"
+                        )
         finally:
             self.is_running = False
         self.recorder.report()
@@ -245,6 +247,7 @@ class SplitGraph(Graph):
         try:
             yield
         except BaseException:  # Ctrl-C, too
+            self.has_failed = True
             self.futures, self.carried, kinds = self.sound
             self.kinds = {**kinds}
             for call in self.unsure:
@@ -253,15 +256,31 @@ class SplitGraph(Graph):
             raise
 
     def end(self) -> None:
-        """Free what is at the partitions, unless the program holds some of it."""
+        """Free what is at the partitions, unless the program or one of its threads uses it.
+
+        Values at the client are like others then.
+        """
         self.rank = False, self.rank[1]
-        if any(node.is_held for node in self.carried):
+        if not self.lock.acquire(blocking=False):
             return
-        for node in self.kinds.keys() - set(self.members):
-            cast(Call, node.call).has_run = False
+        try:
+            if any(node.is_held for node in (*self.members, *self.kinds)):
+                return
+            self.futures, self.carried = [], ()
+            self._forget()
+            self._keep()
+            if not (self.pending or self.has_failed):
+                Graph(returns=False).absorb(self)
+        finally:
+            self.lock.release()
+
+    def _forget(self) -> None:
+        """Forget values that are not stored: nobody needs them now."""
+        stored = {node.call for node in self.carried}
+        for node in self.kinds.keys() - {*self.members, *self.carried}:
+            if node.call is not None and node.call not in stored:
+                node.call.has_run = False
             del self.kinds[node]
-        self.futures, self.carried = [], ()
-        self._keep()
 
     def settle(self) -> None:
         """Wait for the tasks, and raise what they have raised."""
@@ -303,9 +322,7 @@ class SplitGraph(Graph):
         if chosen:
             is_sound = self._submit(chosen, postponed)
             give_copies([call for call, _ in chosen])
-            for node in self.kinds.keys() - {*self.members, *self.carried}:
-                cast(Call, node.call).has_run = False  # it is not stored: nobody needs it now
-                del self.kinds[node]
+            self._forget()
             if is_sound:
                 self._keep()
         return postponed
@@ -348,7 +365,7 @@ class SplitGraph(Graph):
                     reductions.append((node, WithErrstate.of(kind, {**call.errstate})))
                     if kind.takes_start:
                         self.split.resolve_item_indexes()
-                elif node.is_held or node in wanted:
+                elif (node.is_held or node in wanted) and node not in kept:
                     rows.append(node)
         spec = Pass(
             tuple(numbers[node] for node in self.members),
@@ -396,13 +413,6 @@ class SplitGraph(Graph):
         if node not in self.carried:  # an argument, whose blocks are at the partitions
             self._submit((), (), (node,))
         return self.carried.index(node)
-
-    def value_of(self, lazy: Lazy) -> Any:
-        """Return the collection of a value with rows, any other one itself."""
-        if isinstance(graph := lazy._graph.root(), SplitGraph) and graph is not self:
-            return graph.value_of(lazy)  # the program has kept it
-        node = lazy._node
-        return self.collection_of(node) if self.is_distributed(node) else node.data
 
     def collection_of(self, node: Node) -> Any:
         """Return the collection of a result with rows, blocked like the Split."""

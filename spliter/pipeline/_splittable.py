@@ -13,7 +13,7 @@ import numpy as np
 
 from spliter._errors import AnnotationError, WholeArrayError
 from spliter._task_checks import check_task_function, name_of
-from spliter.pipeline._capture import capture, plain, with_numbers
+from spliter.pipeline._capture import capture, plain, shared_graph, with_numbers
 from spliter.pipeline._checked import AsForOneRow, OnRows
 from spliter.pipeline._first_rows import of_length, try_first_rows, without_extents
 from spliter.pipeline._graph import Call, Graph, Node, Typing
@@ -26,7 +26,6 @@ from spliter.pipeline._lazy import (
     identity,
     is_capturable,
     lazies_in,
-    shared_graph,
 )
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
 from spliter.pipeline._types import (
@@ -77,7 +76,7 @@ class Annotated:
             Arguments, as the program passes them.
         """
         found = lazies_in((args, kwargs))
-        graph = shared_graph(found) if found or graph is None else graph.root()
+        graph = shared_graph(found) if graph is None or found else graph.root()
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError:

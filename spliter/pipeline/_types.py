@@ -358,7 +358,7 @@ class Groups(SplitType):
     aggregate: str = "sum"
 
     def __post_init__(self) -> None:
-        """Refuse an aggregate of which parts cannot be combined by itself."""
+        """Refuse an aggregate that does not combine partial results of its own."""
         if self.aggregate not in ("sum", "min", "max"):
             raise AnnotationError(
                 f"Groups has the aggregate {self.aggregate!r}, and combines rows of equal keys by "

@@ -177,8 +177,6 @@ def _copied(value: Any) -> Any:
     # Of others, no change would be seen.
     is_comparable: bool = type(value).__eq__ is not object.__eq__  # type: ignore[comparison-overlap]
     if is_comparable:
-        with contextlib.suppress(
-            TypeError
-        ):  # of those that cannot be copied, such as keys of dicts
+        with contextlib.suppress(TypeError):  # some cannot be copied, such as ``dict.keys()``
             return copy.deepcopy(value)
     return value

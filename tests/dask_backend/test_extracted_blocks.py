@@ -19,7 +19,7 @@ from tests.dask_workers import workers_of
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 NBLOCKS = 60
-"""More than Dask runs at once, at fewer workers than there are."""
+"""More than the workers run at once; the results are at fewer workers than there are."""
 
 
 def placed(client: Client, workers: Sequence[str]) -> list[Any]:

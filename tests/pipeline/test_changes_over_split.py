@@ -224,6 +224,7 @@ def _bounded(x: Any) -> Any:
         lambda x: (y := x + 1, y.clip(min=0, out=y), y.round(1, out=y))[0],
         lambda x: (y := x * 0, np.round(x, 1, out=y), np.clip(x + 1, None, 1, out=y))[0],
         lambda x: (y := (x * 9).astype(int), np.clip(y, 0, 5, out=y))[0],
+        lambda x: (y := x * 1, np.clip(y, 0, 1, y), np.round(y, 1, y), np.around(x, 2, out=y))[0],
     ],
 )
 def test_clipped_and_rounded_values_are_written_into_arrays(body: Callable[[Any], Any]) -> None:

@@ -463,5 +463,5 @@ def test_rows_that_another_pipeline_has_made() -> None:
         close(pipeline(lambda x: (kept[0] * 2, kept[0].sum(), x.sum()))(each)[1], (TABLE + 1).sum())
         found = pipeline(lambda x: [x * 1, kept[0]])(each)
         close(np.concatenate(found[1]), TABLE + 1)
-        with pytest.raises(WholeArrayError, match="return it and use the collection"):
+        with pytest.raises(InvalidArgumentError, match="rows of pipelines over several Splits"):
             pipeline(lambda x: kept[0] + x)(each)

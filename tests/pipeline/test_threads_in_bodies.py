@@ -300,7 +300,7 @@ def test_values_meet_while_another_thread_uses_them(monkeypatch: pytest.MonkeyPa
             return graph
 
         sums: list[Any] = []
-        monkeypatch.setattr(_lazy, "common_graph", meet)
+        monkeypatch.setattr(_capture, "common_graph", meet)
         return x * 2, sums[0]
 
     with options(batch=7):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from spliter import WholeArrayError, gather, split
-from spliter.pipeline import _split_graph, lazy, pipeline
+from spliter import InvalidArgumentError, gather, split
+from spliter.pipeline import _split_graph, broadcast, explain, lazy, pipeline, splittable
+from spliter.pipeline._graph import Graph
 
 TABLE = np.random.default_rng(4).normal(size=(76, 3))
 
@@ -94,7 +97,7 @@ def test_values_that_a_pipeline_keeps_are_used_by_the_next() -> None:
 def test_rows_that_a_pipeline_keeps_are_not_used_by_the_next() -> None:
     scaler = Scaler()
     scaler.fit(parts())
-    with pytest.raises(WholeArrayError, match="return it and use the collection"):
+    with pytest.raises(InvalidArgumentError, match="rows of pipelines over several Splits"):
         pipeline(lambda x: x - scaler.rows)(parts())
     np.testing.assert_allclose(float(scaler.rows.sum()), (TABLE + 1).sum())
 
@@ -197,6 +200,72 @@ def test_threads_use_one_value_in_pipelines_of_their_own() -> None:
     assert not wrong
 
 
+def test_threads_return_what_follows_from_one_value() -> None:
+    kept: dict[str, Any] = {}
+    pipeline(lambda x: kept.update(sum=x.sum(axis=0)))(parts())
+    expected = np.asarray(kept["sum"]) * 1.0 + 40
+    changes = threading.Lock()
+
+    @pipeline
+    def change(x: Any) -> Any:
+        with changes:
+            kept["sum"] += 1
+            now = kept["sum"] * 1.0
+        return x.sum(axis=0), now
+
+    def run() -> None:
+        start.wait(30)
+        made.extend(change(parts())[1][0] for _ in range(10))
+
+    made: list[Any] = []
+    start = threading.Barrier(4)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=run, daemon=True) for _ in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(60)
+    finally:
+        sys.setswitchinterval(interval)
+    np.testing.assert_allclose(np.sort(made), expected[0] - np.arange(40)[::-1])
+    np.testing.assert_allclose(kept["sum"], expected)
+
+
+def test_a_value_that_another_thread_computes_is_waited_for() -> None:
+    kept: dict[str, Any] = {}
+    pipeline(lambda x: kept.update(sum=x.sum(axis=0)))(parts())
+    is_computed = threading.Event()
+
+    @splittable(value=broadcast, returns=broadcast)
+    def halved(value: Any) -> Any:
+        is_computed.set()
+        time.sleep(0.05)
+        return value / 2
+
+    def run() -> None:
+        made.append(pipeline(lambda x: (x.sum(axis=0), halved(kept["sum"])))(parts())[1])
+
+    made: list[Any] = []
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(3)]
+    for each in threads:
+        each.start()
+        assert is_computed.wait(30)
+    for each in threads:
+        each.join(30)
+    np.testing.assert_allclose(made, [TABLE.sum(axis=0) / 2] * 3)
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_pipelines_of_arrays_are_cut_beside_values_of_one_over_a_split() -> None:
+    kept: dict[str, Any] = {}
+    pipeline(lambda x: kept.update(mean=x.mean(axis=0)))(parts())
+    body = pipeline(lambda x: np.sqrt((x - kept["mean"]) ** 2 + 1))
+    np.testing.assert_allclose(body(TABLE), np.sqrt((TABLE - TABLE.mean(axis=0)) ** 2 + 1))
+    assert "stage 1: 76 items in batches" in explain(body, TABLE)
+
+
 def test_rows_that_are_replaced_are_freed() -> None:
     kept: dict[str, Any] = {}
     pipeline(lambda x: kept.update(rows=x * 2))(parts())
@@ -210,5 +279,42 @@ def test_rows_that_are_replaced_are_freed() -> None:
         step()
         float(kept["sum"])
     assert len(kept["rows"]._graph.carried) == 1
-    pipeline(lambda x: kept.update(rows=x.sum()))(parts())
-    assert not kept["rows"]._graph.futures
+    for body in (
+        lambda x: kept.update(rows=x.sum()),
+        lambda x: (kept.update(rows=x.sum()), x * 2)[1],
+        lambda x: (kept.update(rows=x.sum()), x)[1],
+    ):
+        pipeline(body)(parts())
+        assert type(kept["rows"]._graph.root()) is Graph
+
+
+def test_one_of_several_results_is_kept() -> None:
+    kept: dict[str, Any] = {}
+    pipeline(lambda x: kept.update(zip("ab", np.divmod(x, 2), strict=True)))(parts())
+    del kept["b"]
+    for _ in range(3):
+        np.testing.assert_array_equal(float(kept["a"].sum()), np.sum(TABLE // 2))
+        assert len(kept["a"]._graph.carried) == 1
+
+
+def test_rows_of_one_pipeline_and_numbers_of_another() -> None:
+    kept: dict[str, Any] = {}
+    pipeline(lambda x: kept.update(rows=x * 2, mean=x.mean()))(parts())
+    pipeline(lambda x: kept.update(others=x * 3, sum=x.sum()))(parts())
+    for rows, number in (("rows", "sum"), ("others", "mean"), ("rows", "mean")):
+        expected = TABLE * (2 if rows == "rows" else 3)
+        expected = expected - (TABLE.sum() if number == "sum" else TABLE.mean())
+        np.testing.assert_allclose(float((kept[rows] - kept[number]).max()), expected.max())
+        found = pipeline(lambda x: kept[rows] - x.sum())(parts())  # noqa: B023
+        np.testing.assert_allclose(
+            whole(found)[0], TABLE[0] * (2 if rows == "rows" else 3) - TABLE.sum()
+        )
+
+
+def test_values_that_the_body_takes_out_of_lists() -> None:
+    def body(x: Any, held: list[Any]) -> Any:
+        held.clear()  # objects made next may be where these were in memory
+        return [x.sum(axis=0) for _ in range(50)]
+
+    found = pipeline(body)(parts(), [lazy(np.arange(3.0)) for _ in range(50)])
+    assert {type(each) for each in found} == {np.ndarray}

@@ -27,7 +27,7 @@ from tornado.ioloop import PeriodicCallback
 from spliter_backends.dask.scheduler.records import prune_records
 
 PINNED: Final = "spliter-pinned"
-"""Annotation of all tasks of SplIter: whether SplIter has pinned the task."""
+"""Annotation of the tasks that SplIter has submitted or pinned: whether it has pinned them."""
 
 EXTRACTED: Final = "spliter-blocks"
 """Prefix of tasks that extract a block from a result of SplIter's. They are part of the user's own
@@ -49,7 +49,7 @@ TOPIC: Final = "spliter-unavailable"
 
 
 class PinPlugin(SchedulerPlugin):
-    """Removes pins of SplIter to unavailable workers, for all clients."""
+    """Sets and removes pins of SplIter, for all clients."""
 
     name = NAME
     idempotent = True
@@ -83,7 +83,8 @@ class PinPlugin(SchedulerPlugin):
         """Check tasks that have arrived, before they are assigned to workers."""
         self._remove_pins(scheduler.tasks[key] for key in annotations.get(PINNED, ()))
         prefix = scheduler.task_prefixes.get(EXTRACTED)
-        if prefix is not None and prefix.states.get("released"):  # the pass over all takes time
+        # Most graphs have no such task, and may have very many others.
+        if prefix is not None and prefix.states.get("released"):
             arrived = [scheduler.tasks[key] for key in tasks]
             extracted = [task for task in arrived if task.prefix is prefix]
             for task in extracted:
@@ -197,11 +198,11 @@ def _pin_to_result(task: Any) -> None:
     (result,) = task.dependencies
     holders = {worker.address for worker in result.who_has or ()}
     task.worker_restrictions = holders or set(result.worker_restrictions or ()) or None
-    task.annotations = {**(task.annotations or {}), PINNED: True}
+    task.annotations = {**(task.annotations or {}), PINNED: bool(task.worker_restrictions)}
 
 
 def _is_ours(task: Any) -> bool:
-    """Return whether SplIter has submitted a task."""
+    """Return whether SplIter has submitted a task, or the task extracts a block of a result."""
     return bool(task.annotations) and PINNED in task.annotations
 
 
