@@ -271,6 +271,7 @@ class SplitGraph(Graph):
             self._keep()
             if not (self.pending or self.has_failed):
                 Graph(returns=False).absorb(self)
+                del self.split, self.partitions  # values refer to this graph
         finally:
             self.lock.release()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -284,8 +286,13 @@ def test_rows_that_are_replaced_are_freed() -> None:
         lambda x: (kept.update(rows=x.sum()), x * 2)[1],
         lambda x: (kept.update(rows=x.sum()), x)[1],
     ):
-        pipeline(body)(parts())
+        blocks = parts()
+        alive = weakref.ref(blocks)
+        pipeline(body)(blocks)
         assert type(kept["rows"]._graph.root()) is Graph
+        del blocks
+        gc.collect()
+        assert alive() is None
 
 
 def test_one_of_several_results_is_kept() -> None:
