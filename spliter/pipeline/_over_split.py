@@ -96,12 +96,11 @@ def _run(
 
 def _value_of(lazy: Lazy) -> Any:
     """Return the collection of a value with rows, any other one itself."""
-    graph = lazy._graph.root()
-    if not isinstance(graph, SplitGraph):
-        return compute(lazy)
-    with graph:  # which may be that of another pipeline, which has kept the value
-        node = lazy._node
-        return graph.collection_of(node) if graph.is_distributed(node) else node.data
+    with lazy._graph as graph:
+        if isinstance(graph, SplitGraph):  # maybe of another pipeline, which has kept the value
+            node = lazy._node
+            return graph.collection_of(node) if graph.is_distributed(node) else node.data
+    return compute(lazy)
 
 
 def _examples(split: Split) -> tuple[Any, ...]:
