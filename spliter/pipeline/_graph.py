@@ -358,6 +358,8 @@ class Graph:
         graph = self
         while graph.merged_into is not None:
             graph = graph.merged_into
+        if graph is not self:
+            self.merged_into = graph  # those in between are not needed
         return graph
 
     def __del__(self) -> None:

@@ -31,7 +31,7 @@ class Site(NamedTuple):
 
 @functools.cache
 def _is_library(module: str) -> bool:
-    return module.startswith(("spliter.", "numpy.", "pandas."))
+    return module == "contextlib" or module.startswith(("spliter.", "numpy.", "pandas."))
 
 
 def used_in_pieces() -> InvalidArgumentError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -91,6 +92,8 @@ class SplitGraph(Graph):
         self.rank = True, next(_NUMBERS)
         self.has_failed = False
         """Whether there may be values that no pending call makes."""
+        self.watched: weakref.finalize[[], Any] | None = None
+        """Of rows that the program holds after the pipeline has ended."""
 
     def _member(self, meta: Meta) -> Node:
         call = Call(_rows_of_split, (), {}, ELEMENTWISE)
@@ -238,6 +241,8 @@ class SplitGraph(Graph):
                         )
         finally:
             self.is_running = False
+        if not self.rank[0]:
+            self.free()
         self.recorder.report()
         return True
 
@@ -256,22 +261,27 @@ class SplitGraph(Graph):
             raise
 
     def end(self) -> None:
-        """Free what is at the partitions, unless the program or one of its threads uses it.
-
-        Values at the client are like others then.
-        """
+        """Make values at the client like others, if they are all that the pipeline has left."""
         self.rank = False, self.rank[1]
-        if not self.lock.acquire(blocking=False):
-            return
+        if self.free() and not (self.pending or self.has_failed):
+            Graph(returns=False).absorb(self)
+            del self.split, self.partitions  # values refer to this graph
+
+    def free(self) -> bool:
+        """Free what is at the partitions once the program holds no rows; return whether it has."""
+        if self.is_running or not self.lock.acquire(blocking=False):
+            return False
         try:
-            if any(node.is_held for node in (*self.members, *self.kinds)):
-                return
-            self.futures, self.carried = [], ()
-            self._forget()
-            self._keep()
-            if not (self.pending or self.has_failed):
-                Graph(returns=False).absorb(self)
-                del self.split, self.partitions  # values refer to this graph
+            nodes = (*self.members, *self.kinds)
+            held = next((node.lazy() for node in nodes if node.lazy and node.is_held), None)
+            if held is None:
+                self.futures, self.carried = [], ()
+                self._forget()
+                self._keep()
+            elif self.watched is None or not self.watched.alive:
+                self.watched = weakref.finalize(held, self.free)
+                self.watched.atexit = False
+            return held is None
         finally:
             self.lock.release()
 

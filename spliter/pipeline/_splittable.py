@@ -104,8 +104,7 @@ class Annotated:
             bound.arguments[name] = filled
             types += [kind] * len(nodes)
             writes += nodes if isinstance(kind, Mut) else []
-        is_read_once = any(isinstance(each, Iterator) for each in bound.arguments.values())
-        if is_read_once or lazies_in((bound.args, bound.kwargs)):  # inside of lists, uncut
+        if any(isinstance(each, Iterator) for each in bound.arguments.values()):  # read once
             return plain(self.fn, args, kwargs) if found else self.fn(*args, **kwargs)
         at_client = type(graph) is not Graph
         annotation = CallTypes(tuple(types), self.returns, not found, at_client)
@@ -141,9 +140,10 @@ def _as_node(value: Any, kind: AnyType, graph: Graph, now: Callable[[Any], Any])
         if isinstance(kind, Mut) and value._node.is_pending:
             compute(value)
         return as_argument(value, graph, (value._node,) if isinstance(kind, Mut) else ())
-    value = with_numbers(value)
     if isinstance(kind, Broadcast):
+        value = computed(value)  # in lists and dicts
         return graph.operand(value) if is_capturable(value) else now(value)
+    value = with_numbers(value)
     if value is None or np.isscalar(value):
         return value
     if lazies_in(value):  # pieces must be those of arrays, which the program may change

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 import threading
@@ -14,7 +15,16 @@ import numpy as np
 import pytest
 
 from spliter import InvalidArgumentError, gather, split
-from spliter.pipeline import _split_graph, broadcast, explain, lazy, pipeline, splittable
+from spliter.pipeline import (
+    Rows,
+    _split_graph,
+    broadcast,
+    explain,
+    lazy,
+    options,
+    pipeline,
+    splittable,
+)
 from spliter.pipeline._graph import Graph
 
 TABLE = np.random.default_rng(4).normal(size=(76, 3))
@@ -325,3 +335,63 @@ def test_values_that_the_body_takes_out_of_lists() -> None:
 
     found = pipeline(body)(parts(), [lazy(np.arange(3.0)) for _ in range(50)])
     assert {type(each) for each in found} == {np.ndarray}
+
+
+def test_rows_that_are_dropped_later_are_freed() -> None:
+    kept: dict[str, Any] = {}
+    pipeline(lambda x: kept.update(rows=x * 2, others=x * 3, sum=x.sum()))(parts())
+    graph = kept["sum"]._graph
+    for name in ("rows", "others"):
+        assert graph.futures
+        np.testing.assert_allclose(float(kept[name].sum()), TABLE.sum() * (2 + (name == "others")))
+        del kept[name]
+    assert not graph.futures
+    np.testing.assert_allclose(kept["sum"], TABLE.sum())
+
+
+def test_rows_of_a_body_that_raises_are_freed() -> None:
+    kept: list[Any] = []
+
+    def body(x: Any) -> None:
+        kept.append(x.max())
+        rows = x * 3
+        kept.append(float(rows.sum()))
+        raise KeyError
+
+    with contextlib.suppress(KeyError):
+        pipeline(body)(parts())
+    gc.collect()
+    assert not kept[0]._graph.futures
+    np.testing.assert_allclose(kept, [TABLE.max(), TABLE.sum() * 3])
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_graphs_of_ended_pipelines_are_freed() -> None:
+    kept: dict[str, Any] = {}
+    pipeline(lambda x: kept.update(mean=x.mean(axis=0)))(parts())
+    for _ in range(5):
+        pipeline(lambda x: x - kept["mean"])(TABLE)
+    kept["mean"]._graph.root()
+    assert kept["mean"]._graph.merged_into.merged_into is None
+
+
+def test_values_in_containers_that_annotated_functions_get_whole() -> None:
+    shifted = splittable(lambda x, by: x - by["by"][0], x=Rows(), by=broadcast, returns=Rows())
+
+    def body(x: Any, other: Any) -> Any:
+        mean = x.mean(axis=0)
+        by = {"by": [mean]}
+        made = shifted(x, by)
+        mean += 1
+        by["by"] = [0]
+        return made, shifted(x, {"by": (other,)}), mean
+
+    other = np.arange(3.0)
+    expected = body(TABLE, other)
+    for given in (other, lazy(other)):
+        first, second, mean = pipeline(body)(parts(), given)
+        for found, wanted in zip((whole(first), whole(second), mean), expected, strict=True):
+            np.testing.assert_allclose(found, wanted)
+        with options(batch=7, threads=2):
+            for found, wanted in zip(pipeline(body)(TABLE, given), expected, strict=True):
+                np.testing.assert_allclose(found, wanted)
