@@ -444,9 +444,9 @@ class Graph:
 def common_graph(graphs: Iterable[Graph]) -> Graph:
     """Return one graph for all values of a call; merges them if none of them is over a Split."""
     roots = {graph.root() for graph in graphs}
-    if elsewhere := [each for each in roots if type(each) is not Graph]:
-        return max(elsewhere, key=lambda each: each.rank)
     while len(roots) > 1:
+        if elsewhere := [each for each in roots if type(each) is not Graph]:
+            return max(elsewhere, key=lambda each: each.rank)
         # Graphs that a decorated function evaluates absorb the others.
         first, second, *_ = sorted(roots, key=lambda each: not each.returns)
         first.absorb(second)
