@@ -51,10 +51,16 @@ def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     (split,) = splits.values()
     graph = SplitGraph(split, [*map(_meta_of_rows, _examples(split))])
     try:
-        return _run(fn, graph, args, kwargs)  # whose frame holds rows
+        result = _run(fn, graph, args, kwargs)  # whose frame holds rows
+    except BaseException:
+        graph.end()
+        raise
     finally:
         graph.locks.end()
-        graph.end()
+    if not graph.end():
+        with graph:
+            graph.settle()  # rows that the program keeps are computed by return
+    return result
 
 
 def _run(

@@ -92,7 +92,7 @@ class SplitGraph(Graph):
         self.rank = True, next(_NUMBERS)
         self.has_failed = False
         """Whether there may be values that no pending call makes."""
-        self.watched: weakref.finalize[[], Any] | None = None
+        self.watched: weakref.finalize[..., Any] | None = None
         """Of rows that the program holds after the pipeline has ended."""
 
     def _member(self, meta: Meta) -> Node:
@@ -260,28 +260,36 @@ class SplitGraph(Graph):
             self.unsure.clear()
             raise
 
-    def end(self) -> None:
-        """Make values at the client like others, if they are all that the pipeline has left."""
+    def end(self) -> bool:
+        """Make values at the client like others if the program holds no rows; return whether."""
         self.rank = False, self.rank[1]
-        if self.free() and not (self.pending or self.has_failed):
+        is_free = self.free() and not self.has_failed
+        if is_free:
             Graph(returns=False).absorb(self)
-            del self.split, self.partitions  # values refer to this graph
+        return is_free
 
     def free(self) -> bool:
-        """Free what is at the partitions once the program holds no rows; return whether it has."""
+        """Free what is at the partitions once the program holds no rows; return whether it has.
+
+        What pending calls take stays: blocks of the caller may have changed since.
+        """
         if self.is_running or not self.lock.acquire(blocking=False):
             return False
         try:
             nodes = (*self.members, *self.kinds)
             held = next((node.lazy() for node in nodes if node.lazy and node.is_held), None)
-            if held is None:
+            is_free = held is None and not needed(self.pending)
+            if is_free:
                 self.futures, self.carried = [], ()
                 self._forget()
                 self._keep()
-            elif self.watched is None or not self.watched.alive:
-                self.watched = weakref.finalize(held, self.free)
+                if not self.has_failed:
+                    self.partitions = []
+                    vars(self).pop("split", None)  # values refer to this graph
+            elif held is not None and (self.watched is None or not self.watched.alive):
+                self.watched = weakref.finalize(held, _free, weakref.ref(self))
                 self.watched.atexit = False
-            return held is None
+            return is_free
         finally:
             self.lock.release()
 
@@ -449,6 +457,12 @@ class SplitGraph(Graph):
             output=output,
             same_rows=self.kinds[node] == ROWS,
         )
+
+
+def _free(reference: weakref.ref[SplitGraph]) -> None:
+    """Free what a graph has at the partitions, if it exists: errors that it has may refer to it."""
+    if (graph := reference()) is not None:
+        graph.free()
 
 
 def _rows_of_split() -> None:

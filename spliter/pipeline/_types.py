@@ -87,6 +87,8 @@ class SplitType:
 class Axis(SplitType):
     """Arrays, cut along one axis; along axis 0 also frames, sparse matrices and lists.
 
+    A list is cut by its items, a tuple of arrays or frames in each of them.
+
     Parameters
     ----------
     axis : int, default 0

@@ -349,6 +349,81 @@ def test_rows_that_are_dropped_later_are_freed() -> None:
     np.testing.assert_allclose(kept["sum"], TABLE.sum())
 
 
+def test_dropped_rows_are_not_made_again_for_what_follows_from_them() -> None:
+    draws = np.random.default_rng(1)
+    noisy = splittable(lambda x: x + draws.normal(size=x.shape), x=Rows(), returns=Rows())
+    kept: dict[str, Any] = {}
+    pipeline(lambda x: kept.update(rows=noisy(x)))(parts())
+    mean = float(kept["rows"].mean())
+    total = kept["rows"].sum()
+    kept["rows"] = kept["rows"] - mean
+    np.testing.assert_allclose(float(kept["rows"].mean()), 0, atol=1e-12)
+    np.testing.assert_allclose(float(total), mean * TABLE.size)
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_rows_that_are_kept_are_those_of_the_pass(is_used: bool, is_dropped: bool) -> None:
+    blocks = np.split(TABLE.copy(), [5, 45])
+    kept: dict[str, Any] = {}
+    pipeline(lambda x: kept.update(rows=x * 2))(split(blocks))
+    if is_used:
+        float(kept["rows"].max())
+    total = kept["rows"].sum()
+    if is_dropped:
+        del kept["rows"]
+    for block in blocks:
+        block[...] = 0
+    np.testing.assert_allclose(float(total), TABLE.sum() * 2)
+
+
+def test_a_number_does_not_keep_blocks_whose_rows_are_dropped_later() -> None:
+    kept: dict[str, Any] = {}
+    blocks = parts()
+    alive = weakref.ref(blocks)
+    pipeline(lambda x: kept.update(rows=x * 2, sum=x.sum()))(blocks)
+    del kept["rows"], blocks
+    gc.collect()
+    assert alive() is None
+    np.testing.assert_allclose(kept["sum"] * 2, TABLE.sum() * 2)
+
+
+def test_pipelines_that_fail_are_freed() -> None:
+    @splittable(x=Rows(), returns=Rows())
+    def wrong(x: Any) -> Any:
+        raise OSError("disk")
+
+    blocks = parts()
+    alive = weakref.ref(blocks)
+    for body in (lambda x: wrong(x * 2).sum(), wrong):
+        with pytest.raises(OSError, match="disk"):
+            np.concatenate(pipeline(body)(blocks))
+    del blocks
+    gc.collect()
+    assert alive() is None
+
+
+def test_errors_of_rows_that_are_kept_rise_at_return() -> None:
+    kept: dict[str, Any] = {}
+
+    def body(x: Any) -> Any:
+        with np.errstate(divide="raise"):
+            kept["rows"] = 1 / (x * 0)
+        return x.sum()
+
+    with pytest.raises(FloatingPointError):
+        pipeline(body)(parts())
+
+
+def test_a_body_that_has_caught_an_error_returns() -> None:
+    def body(x: Any) -> Any:
+        with contextlib.suppress(FloatingPointError), np.errstate(divide="raise"):
+            float((1 / (x * 0)).sum())
+        return x.sum()
+
+    np.testing.assert_allclose(pipeline(body)(parts()), TABLE.sum())
+
+
 def test_rows_of_a_body_that_raises_are_freed() -> None:
     kept: list[Any] = []
 
