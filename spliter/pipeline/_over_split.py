@@ -83,19 +83,17 @@ def _run(
 
     try:
         result = fn(*spread, **named)
-        with graph:  # threads of the body may go on
-            graph.evaluate()
+        graph.finish()
         return settled((result, args, kwargs), value_of)[0]
     except BaseException as error:
-        if lazies_in((args, kwargs)):  # lists and dicts that the body has changed up to there
-            containers: Containers = {}
-            own((*args, *kwargs.values()), containers)
-            is_error = isinstance(error, Exception)  # Ctrl-C does not wait for tasks
-            try:
-                if is_error:
-                    with graph:
-                        graph.evaluate()
-            finally:
+        is_error = isinstance(error, Exception)  # Ctrl-C does not wait for tasks
+        try:
+            if is_error:
+                graph.finish()
+        finally:
+            if lazies_in((args, kwargs)):  # lists and dicts that the body has changed up to there
+                containers: Containers = {}
+                own((*args, *kwargs.values()), containers)
                 drop_lost(containers, value_of if is_error else refuse)
         raise
 

@@ -90,6 +90,8 @@ class SplitGraph(Graph):
         self.unsure: list[Call] = []
         """Calls of passes since then, which are not awaited."""
         self.rank = True, next(_NUMBERS)
+        self.given_up: list[Call] = []
+        """Calls that were pending with one that has failed."""
         self.has_failed = False
         """Whether there may be values that no pending call makes."""
         self.watched: weakref.finalize[..., Any] | None = None
@@ -230,6 +232,7 @@ class SplitGraph(Graph):
         narrow(pending)
         self.recorder = WarningRecorder()
         self.is_running = True
+        tried = pending
         try:
             with self._undone_if_it_fails():
                 while pending:
@@ -239,12 +242,27 @@ class SplitGraph(Graph):
                             f"{pending[0].place} uses a value that another pipeline has not "
                             "computed yet; evaluate it before, as float(n) and np.asarray(x) do"
                         )
+        except BaseException:
+            self.given_up += tried
+            raise
         finally:
             self.is_running = False
         if not self.rank[0]:
             self.free()
         self.recorder.report()
         return True
+
+    def finish(self) -> None:
+        """Compute all that the program holds, also what was pending with a call that has failed."""
+        with self:
+            self.evaluate()
+            given_up, self.given_up = self.given_up, []
+            for call in given_up:
+                if any(node.is_held and node.is_pending for _, node in call.live_outputs()):
+                    self.pending.append(call)
+                    with contextlib.suppress(Exception):  # raised again where it is used
+                        self.evaluate()
+                        self.settle()
 
     @contextlib.contextmanager
     def _undone_if_it_fails(self) -> Iterator[None]:

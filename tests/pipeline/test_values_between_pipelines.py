@@ -377,6 +377,50 @@ def test_rows_that_are_kept_are_those_of_the_pass(is_used: bool, is_dropped: boo
     np.testing.assert_allclose(float(total), TABLE.sum() * 2)
 
 
+def _raises(x: Any, kept: Any, failing: Any) -> Any:
+    kept.update(sum=x.sum(), rows=x * 2)
+    raise KeyError
+
+
+def _fails_at_return(x: Any, kept: Any, failing: Any) -> Any:
+    kept.update(sum=x.sum(), rows=x * 2)
+    return failing(x).sum()
+
+
+def _keeps_what_fails(x: Any, kept: Any, failing: Any) -> Any:
+    kept.update(sum=x.sum(), rows=x * 2, failed=failing(x).sum())
+
+
+def _catches(x: Any, kept: Any, failing: Any) -> Any:
+    kept.update(sum=x.sum(), rows=x * 2)
+    with contextlib.suppress(OSError):
+        float(failing(x).sum())
+    kept.update(largest=x.max())
+    return x.min()
+
+
+@pytest.mark.parametrize("body", [_raises, _fails_at_return, _keeps_what_fails, _catches])
+def test_values_kept_before_an_error_are_those_of_the_pass(body: Callable[..., Any]) -> None:
+    @splittable(x=Rows(), returns=Rows())
+    def failing(x: Any) -> Any:
+        if len(x) > 10:
+            raise OSError("disk")
+        return x
+
+    kept: dict[str, Any] = {}
+    blocks = np.split(TABLE.copy(), [5, 45])
+    with contextlib.suppress(KeyError, OSError):
+        pipeline(lambda x: body(x, kept, failing))(split(blocks))
+    for block in blocks:
+        block[...] = 0
+    np.testing.assert_allclose(float(kept["sum"]), TABLE.sum())
+    np.testing.assert_allclose(float(kept["rows"].sum()), TABLE.sum() * 2)
+    assert body is not _catches or float(kept["largest"]) == TABLE.max()
+    if "failed" in kept:
+        with pytest.raises(OSError, match="disk"):
+            float(kept["failed"])
+
+
 def test_a_number_does_not_keep_blocks_whose_rows_are_dropped_later() -> None:
     kept: dict[str, Any] = {}
     blocks = parts()
