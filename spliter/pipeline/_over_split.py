@@ -10,6 +10,7 @@ partitions, which run them on batches of each block; results with rows stay ther
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from spliter._split import Split
 from spliter.backend.protocols import SupportsExample
 from spliter.pipeline._capture import wrap
 from spliter.pipeline._containers import Containers, drop_lost, own, refuse
+from spliter.pipeline._graph import Graph
 from spliter.pipeline._lazy import Lazy, compute, is_array, is_frame, lazies_in, settled
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
 from spliter.pipeline._pass import no_rows
@@ -78,8 +80,9 @@ def _run(
     named = {k: lazies[0] if isinstance(v, Split) else v for k, v in kwargs.items()}
     given = {id(each): each for each in lazies_in((args, kwargs))}
 
-    def value_of(lazy: Lazy) -> Any:
-        return lazy if id(lazy) in given else _value_of(lazy)
+    def value_of(lazy: Lazy, *, waits: bool = False) -> Any:
+        is_at_client = id(lazy) in given and type(lazy._graph.root()) is Graph
+        return lazy if is_at_client else _value_of(lazy, waits=waits)
 
     try:
         result = fn(*spread, **named)
@@ -89,21 +92,26 @@ def _run(
         is_error = isinstance(error, Exception)  # Ctrl-C does not wait for tasks
         try:
             if is_error:
-                graph.finish()
+                graph.finish(has_failed=True)
         finally:
             if lazies_in((args, kwargs)):  # lists and dicts that the body has changed up to there
                 containers: Containers = {}
                 own((*args, *kwargs.values()), containers)
-                drop_lost(containers, value_of if is_error else refuse)
+                computed = functools.partial(value_of, waits=True)  # as others may have failed
+                drop_lost(containers, computed if is_error else refuse)
         raise
 
 
-def _value_of(lazy: Lazy) -> Any:
-    """Return the collection of a value with rows, any other one itself."""
+def _value_of(lazy: Lazy, *, waits: bool) -> Any:
+    """Return the collection of a value with rows, which it may wait for, any other one itself."""
     with lazy._graph as graph:
         if isinstance(graph, SplitGraph):  # maybe of another pipeline, which has kept the value
             node = lazy._node
-            return graph.collection_of(node) if graph.is_distributed(node) else node.data
+            if not graph.is_distributed(node):
+                return node.data
+            if waits:
+                graph.settle()
+            return graph.collection_of(node)
     return compute(lazy)
 
 

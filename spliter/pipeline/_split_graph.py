@@ -252,17 +252,27 @@ class SplitGraph(Graph):
         self.recorder.report()
         return True
 
-    def finish(self) -> None:
-        """Compute all that the program holds, also what was pending with a call that has failed."""
+    def finish(self, *, has_failed: bool = False) -> None:
+        """Compute all that the program holds, also what was pending with a call that has failed.
+
+        Parameters
+        ----------
+        has_failed : bool
+            Whether the pipeline has: rows are waited for then, as they may have.
+        """
         with self:
-            self.evaluate()
-            given_up, self.given_up = self.given_up, []
-            for call in given_up:
-                if any(node.is_held and node.is_pending for _, node in call.live_outputs()):
-                    self.pending.append(call)
-                    with contextlib.suppress(Exception):  # raised again where it is used
-                        self.evaluate()
-                        self.settle()
+            try:
+                self.evaluate()
+                if has_failed:
+                    self.settle()
+            finally:
+                given_up, self.given_up = self.given_up, []
+                for call in given_up:
+                    if any(node.is_held and node.is_pending for _, node in call.live_outputs()):
+                        self.pending.append(call)
+                        with contextlib.suppress(Exception):  # raised again where it is used
+                            self.evaluate()
+                            self.settle()
 
     @contextlib.contextmanager
     def _undone_if_it_fails(self) -> Iterator[None]:
@@ -275,6 +285,7 @@ class SplitGraph(Graph):
             self.kinds = {**kinds}
             for call in self.unsure:
                 call.has_run = False
+            self.given_up += self.unsure
             self.unsure.clear()
             raise
 

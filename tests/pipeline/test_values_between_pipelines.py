@@ -421,6 +421,42 @@ def test_values_kept_before_an_error_are_those_of_the_pass(body: Callable[..., A
             float(kept["failed"])
 
 
+@pytest.mark.parametrize("is_list", [False, True])
+def test_rows_beside_others_that_fail_are_kept(is_list: bool) -> None:
+    @splittable(x=Rows(), returns=Rows())
+    def failing(x: Any) -> Any:
+        if len(x) > 10:
+            raise OSError("disk")
+        return x
+
+    kept: dict[str, Any] = {}
+    given: Any = [] if is_list else {}
+
+    def body(x: Any, held: Any) -> Any:
+        kept["rows"] = x * 2
+        for name, value in (("a", x + 1), ("b", failing(x)), ("c", x.sum())):
+            if is_list:
+                held.append(value)
+            else:
+                held[name] = value
+        return kept["rows"] + 2
+
+    with pytest.raises(OSError, match="disk"):
+        pipeline(body)(parts(), given)
+    first, last = given if is_list else given.values()
+    np.testing.assert_array_equal(whole(first), TABLE + 1)
+    np.testing.assert_allclose(last, TABLE.sum())
+    np.testing.assert_allclose(float(kept["rows"].sum()), TABLE.sum() * 2)
+
+
+def test_kept_rows_that_are_an_argument_are_returned() -> None:
+    kept: dict[str, Any] = {}
+    pipeline(lambda x: kept.update(rows=x * 2))(parts())
+    found = pipeline(lambda x, rows: (rows, {"sum": x.sum(), "rows": rows}))(parts(), kept["rows"])
+    np.testing.assert_array_equal(whole(found[0]), TABLE * 2)
+    np.testing.assert_array_equal(whole(found[1]["rows"]), TABLE * 2)
+
+
 def test_a_number_does_not_keep_blocks_whose_rows_are_dropped_later() -> None:
     kept: dict[str, Any] = {}
     blocks = parts()
