@@ -29,12 +29,21 @@ POINTS = GeneratedPoints(rows=800, dims=2, seed=5)
 
 @pytest.fixture(autouse=True)
 def nothing_left_by_the_test_before(client: Client) -> None:
-    """Wait until its results are gone: dropping a future tells the scheduler later."""
+    """Wait until its results are gone: dropping a future tells the scheduler later.
+
+    Workers collect garbage, too: after a task has failed, its traceback keeps the futures that it
+    has used in a cycle, and an idle worker might not look for cycles for minutes.
+    """
     gc.collect()
     deadline = time.monotonic() + 30
-    while current_load(client) != Load(unfinished=0, tasks=0, copies=0):
-        assert time.monotonic() < deadline
+    while (load := current_load(client)) != Load(unfinished=0, tasks=0, copies=0):
+        assert time.monotonic() < deadline, f"{load}: {client.run_on_scheduler(tasks_known)}"
+        client.run(gc.collect)
         time.sleep(0.02)
+
+
+def tasks_known(dask_scheduler: Any) -> dict[Any, str]:
+    return {key: task.state for key, task in dask_scheduler.tasks.items()}
 
 
 def holders(client: Client, futures: Sequence[Future[Any]]) -> list[set[str]]:
