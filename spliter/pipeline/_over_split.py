@@ -68,7 +68,7 @@ def run_over_split(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 def _run(
     fn: Callable[..., Any], graph: SplitGraph, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    lazies = [wrap(node, graph) for node in graph.members]
+    lazies = [wrap(node, graph) for node in graph.passes.members]
     spread: list[Any] = []
     for each in args:
         spread += lazies if isinstance(each, Split) else [each]

@@ -36,7 +36,7 @@ def test_rows_that_are_replaced_are_freed() -> None:
     for _ in range(20):
         step()
         float(kept["sum"])
-    assert len(kept["rows"]._graph.carried) == 1
+    assert len(kept["rows"]._graph.passes.carried) == 1
     for body in (
         lambda x: kept.update(rows=x.sum()),
         lambda x: (kept.update(rows=x.sum()), x * 2)[1],
@@ -57,7 +57,7 @@ def test_one_of_several_results_is_kept() -> None:
     del kept["b"]
     for _ in range(3):
         np.testing.assert_array_equal(float(kept["a"].sum()), np.sum(TABLE // 2))
-        assert len(kept["a"]._graph.carried) == 1
+        assert len(kept["a"]._graph.passes.carried) == 1
 
 
 def test_rows_that_are_dropped_later_are_freed() -> None:
@@ -65,10 +65,10 @@ def test_rows_that_are_dropped_later_are_freed() -> None:
     pipeline(lambda x: kept.update(rows=x * 2, others=x * 3, sum=x.sum()))(parts())
     graph = kept["sum"]._graph
     for name in ("rows", "others"):
-        assert graph.futures
+        assert graph.passes.futures
         np.testing.assert_allclose(float(kept[name].sum()), TABLE.sum() * (2 + (name == "others")))
         del kept[name]
-    assert not graph.futures
+    assert not graph.passes.futures
     np.testing.assert_allclose(kept["sum"], TABLE.sum())
 
 
@@ -219,7 +219,7 @@ def test_rows_of_a_body_that_raises_are_freed() -> None:
     with contextlib.suppress(KeyError):
         pipeline(body)(parts())
     gc.collect()
-    assert not kept[0]._graph.futures
+    assert not kept[0]._graph.passes.futures
     np.testing.assert_allclose(kept, [TABLE.max(), TABLE.sum() * 3])
 
 

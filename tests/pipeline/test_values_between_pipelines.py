@@ -14,7 +14,7 @@ import pytest
 from spliter import InvalidArgumentError, gather, split
 from spliter.pipeline import (
     Rows,
-    _split_graph,
+    _passes,
     broadcast,
     explain,
     lazy,
@@ -171,7 +171,7 @@ def test_a_pass_that_is_interrupted_runs_again(monkeypatch: pytest.MonkeyPatch) 
         return gather(futures)
 
     with monkeypatch.context() as patched:
-        patched.setattr(_split_graph, "gather", gathered)
+        patched.setattr(_passes, "gather", gathered)
         with pytest.raises(KeyboardInterrupt):
             pipeline(lambda x: learn(x, kept, None))(parts())
     np.testing.assert_allclose(kept["both"], TABLE.mean(axis=0) * 2)
