@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from spliter.pipeline._lazy import Lazy
 from spliter.pipeline._row_calls import (
@@ -47,6 +48,20 @@ def capture_over_split(
 
 def _is_over_rows(axis: Any) -> bool:
     return axis is None or (type(axis) is int and axis == 0)
+
+
+def _ndim(a: Any) -> Any:
+    return a.ndim
+
+
+def _shape(a: Any) -> Any:
+    return a.shape
+
+
+def _size(a: Any, axis: Any = None) -> Any:
+    if axis is None:
+        return a.size
+    return a.shape[normalize_axis_index(axis, a.ndim)] if type(axis) is int else NotImplemented
 
 
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
@@ -141,6 +156,9 @@ def _into(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 COMPOSED: Final[Mapping[Any, Callable[..., Any]]] = {
+    np.ndim: _ndim,
+    np.shape: _shape,
+    np.size: _size,
     np.linalg.norm: _norm,
     np.ptp: _ptp,
     np.average: _average,

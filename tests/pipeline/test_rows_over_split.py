@@ -90,6 +90,15 @@ def test_functions_of_rows(name: str, cuts: list[int]) -> None:
     check((BY_ROWS | SUMS)[name], cuts, X, V)
 
 
+def test_functions_of_the_shape() -> None:
+    def body(x: Any) -> Any:
+        shapes = np.ndim(x), np.shape(x), np.shape(x[x[:, 0] > 0]), np.shape(x.sum(axis=0))
+        return shapes, np.size(x), np.size(x, 1), np.size(x[:, 0], axis=-1)
+
+    with split(np.split(X, [20])) as parts:
+        assert pipeline(body)(parts) == body(X)
+
+
 @CUTS
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_reductions_that_leave_out_missing_values(dtype: Any, cuts: list[int]) -> None:
@@ -309,6 +318,7 @@ def test_operands_are_taken_as_they_are_at_the_call() -> None:
     [
         lambda x: x @ np.ones(5),
         lambda x: np.take(x, [4], axis=1),
+        lambda x: np.size(x, 2),
         lambda x: np.histogram(x, [3, 2, 1]),
         lambda x: np.bincount((x[:, 0] * x[:, 0]).astype(int), minlength=-1),
     ],
