@@ -7,6 +7,7 @@ import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MethodType
 from typing import Any, Final
 
 import numpy as np
@@ -388,10 +389,13 @@ def splittable(
 
 
 def annotated_of(fn: Callable[..., Any]) -> Annotated | None:
-    """Return the annotation of a function made by :func:`splittable`, or ``None``."""
-    # A method passes on the attributes of its function, whose first parameter it fills itself.
-    is_method = inspect.ismethod(fn) or inspect.ismethod(getattr(fn, "__wrapped__", None))
-    return None if is_method else getattr(fn, "__spliter_annotated__", None)
+    """Return the annotation of a function or method made by :func:`splittable`, or ``None``."""
+    annotated: Annotated | None = getattr(fn, "__spliter_annotated__", None)
+    method = fn if inspect.ismethod(fn) else getattr(fn, "__wrapped__", None)
+    if annotated is None or not inspect.ismethod(method) or inspect.ismethod(annotated.fn):
+        return annotated
+    bound = MethodType(annotated.fn, method.__self__)  # fills its first parameter
+    return replace(annotated, fn=bound, signature=inspect.signature(bound))
 
 
 def _annotated(fn: Callable[..., Any], types: Mapping[str, Any], returns: Any) -> Annotated:

@@ -49,7 +49,8 @@ def check_splittable(
     AnnotationError
         If the function has no annotation, if results or changed arguments differ, if an argument
         changes that is not marked :func:`~spliter.pipeline.mut`, if the function raises on a batch
-        only, or if a reduction that is said to be commutative is not.
+        only, or if a reduction that is said to be commutative is not (of functions in the body of a
+        pipeline this is not tried).
     InvalidArgumentError
         If there are no batches to try, or an argument is lazy or a Split.
 
@@ -169,11 +170,14 @@ def _wrong(fn: Callable[..., Any], error: Exception, failures: list[Failure]) ->
 
 def _copied(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _copied(each) for key, each in value.items()}
+        made = copy.copy(value)  # of its class
+        for key, each in value.items():
+            made[key] = _copied(each)
+        return made
     if type(value) in (list, tuple):
         return type(value)(_copied(each) for each in value)
-    if hasattr(value, "copy"):
-        return value.copy()
+    if hasattr(type(value), "copy") and type(made := value.copy()) is type(value):
+        return made
     # Of others, no change would be seen.
     is_comparable: bool = type(value).__eq__ is not object.__eq__  # type: ignore[comparison-overlap]
     if is_comparable:

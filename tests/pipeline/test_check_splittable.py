@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -235,6 +237,38 @@ def test_commutative_reductions_are_combined_in_another_order(merge: Any, is_rig
         )
 
 
+class Model:
+    """With annotated methods, some of which are wrong."""
+
+    @splittable(x=Rows(), returns=Reduction(merge=lambda _, b: b, commutative=True))
+    def last(self, x: Any) -> Any:
+        return x[-1]
+
+    @splittable(x=Rows(), returns=Rows())
+    def doubled(self, x: Any) -> Any:
+        return doubled(x)
+
+    @splittable(x=Rows(), returns=Rows())
+    def right(self, x: Any) -> Any:
+        return x + 1
+
+    @classmethod
+    @splittable(x=Rows(), returns=Rows())
+    def of_class(cls, x: Any) -> Any:
+        return x + 1
+
+
+def test_methods_are_checked_as_functions_are() -> None:
+    model = Model()
+    for wrap in (lambda method: method, pipeline):
+        check_splittable(wrap(model.right), NUMBERS)
+        check_splittable(wrap(Model.of_class), NUMBERS)
+        with pytest.raises(AnnotationError, match="omit commutative=True"):
+            check_splittable(wrap(model.last), NUMBERS)
+        with pytest.raises(AnnotationError, match="changes its argument 'x'"):
+            check_splittable(wrap(model.doubled), NUMBERS)
+
+
 def test_what_checks_nothing_is_refused() -> None:
     fn = by_rows(np.negative)
     for value in (lazy(NUMBERS), split([NUMBERS, NUMBERS])):
@@ -247,6 +281,14 @@ def test_what_checks_nothing_is_refused() -> None:
 def test_arguments_that_cannot_be_copied() -> None:
     chosen = splittable(lambda x, keys: x * len(keys), x=Rows(), returns=Rows())
     check_splittable(chosen, NUMBERS, {"a": 1}.keys())
+    check_splittable(chosen, NUMBERS, MappingProxyType({"a": 1}))
+
+
+def test_arguments_keep_their_class() -> None:
+    converted = splittable(lambda x, to: x.astype(to), x=Rows(), returns=Rows())
+    check_splittable(converted, NUMBERS, np.float32)
+    counted = splittable(lambda x, counts: x + counts["b"], x=Rows(), returns=Rows())
+    check_splittable(counted, NUMBERS, Counter("aab"))
 
 
 def test_errors_name_the_line_of_the_check() -> None:
