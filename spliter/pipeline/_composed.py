@@ -50,8 +50,13 @@ def _is_over_rows(axis: Any) -> bool:
     return axis is None or (type(axis) is int and axis == 0)
 
 
-def _ndim(a: Any) -> Any:
-    return a.ndim
+def _of_no_rows(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of dtypes and numbers of axes, which asks arrays without rows."""
+
+    def composed(*args: Any) -> Any:
+        return fn(*[each._node.meta.empty if has_rows(each) else each for each in args])
+
+    return composed
 
 
 def _shape(a: Any) -> Any:
@@ -156,7 +161,10 @@ def _into(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 COMPOSED: Final[Mapping[Any, Callable[..., Any]]] = {
-    np.ndim: _ndim,
+    **{
+        fn: _of_no_rows(fn)
+        for fn in (np.ndim, np.result_type, np.common_type, np.isrealobj, np.iscomplexobj)
+    },
     np.shape: _shape,
     np.size: _size,
     np.linalg.norm: _norm,

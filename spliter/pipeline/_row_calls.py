@@ -6,6 +6,7 @@ In this process they run on whole arrays: most are quick, and products have othe
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -149,8 +150,8 @@ def _tried(filled: Filled, lazies: Sequence[Any], rule: Rule) -> tuple[ArrayMeta
     """
     given = [[_ones(each, rows) for each in lazies] for rows in TRIED]
     results = [_result(filled, each) for each in given]
-    if isinstance(results[0], Exception) and len({*map(repr, results)}) == 1:
-        raise results[0]
+    if all(isinstance(each, Exception) for each in results):
+        _check_for_any_rows(filled, lazies, results)
     one, other = map(meta_of, results)
     if not isinstance(one, ArrayMeta) or not isinstance(other, ArrayMeta):
         return None
@@ -160,6 +161,31 @@ def _tried(filled: Filled, lazies: Sequence[Any], rule: Rule) -> tuple[ArrayMeta
         return None
     of_views = [at for at, each in enumerate(given[0]) if np.may_share_memory(results[0], each)]
     return ArrayMeta((None, *one.shape[1:]), one.dtype, exact=False), of_views
+
+
+def _check_for_any_rows(filled: Filled, lazies: Sequence[Any], errors: Sequence[Any]) -> None:
+    """Raise the error of a function unless it has to do with the number of rows.
+
+    The Split may have one row, or as many as another argument.
+    """
+    counts = {1, *_extents((filled.args, filled.kwargs))}
+    others = [_result(filled, [_ones(each, rows) for each in lazies]) for rows in counts]
+    kinds = {type(each) for each in (*errors, *others)}
+    one, other = (re.findall(r"\d+|\D+", str(each)) for each in errors)
+    if len(kinds) == 1 and one == other:
+        raise errors[0]
+    if kinds <= {ValueError, TypeError} and len(kinds) == 1 and len(one) == len(other):
+        pairs = zip(one, other, strict=True)
+        raise kinds.pop()("".join(here if here == there else "n" for here, there in pairs))
+
+
+def _extents(given: Any) -> set[int]:
+    """Return the lengths of arguments along all axes."""
+    if isinstance(given, dict):
+        given = [*given.values()]
+    if isinstance(given, list | tuple):
+        return {len(given)}.union(*map(_extents, given))
+    return {*np.shape(given)}
 
 
 def _ones(value: Any, rows: int) -> Any:
@@ -188,7 +214,8 @@ def _along_others(fn: Callable[..., Any], args: Any, kwargs: Any) -> Rule | None
         return None
     bound.apply_defaults()
     axis, lazies = bound.arguments["axis"], lazies_in(args)
-    is_other = type(axis) is int and lazies and axis % lazies[0].ndim > 0
+    # To an axis that there is not the function itself objects.
+    is_other = type(axis) is int and lazies and axis not in (0, -lazies[0].ndim)
     return OPERATOR if is_other and bound.arguments.get("out") is None else None
 
 
