@@ -7,6 +7,7 @@ import importlib
 import inspect
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -67,36 +68,50 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
             "instead"
         )
     check_task_function(fn, "a pipeline")
-    plain_share = 0.0
+    small = Small()
 
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
-        nonlocal plain_share
-        if any(isinstance(each, Split) for each in (*args, *kwargs.values())):
-            from spliter.pipeline._over_split import run_over_split
-
-            return run_over_split(fn, args, kwargs)
-        if lazies_in((args, kwargs)):  # called by another pipeline, which evaluates
-            return fn(*args, **kwargs)
-        share = _largest_share((args, kwargs))
-        if share <= plain_share and CURRENT.get().runs_plain(share):
-            return fn(*args, **kwargs)
-        graph = Graph(returns=True)
-        containers: Containers = {}
-        result = captured(fn, graph, args, kwargs, containers)
-        try:
-            _finish(graph.root())
-            result = written_back(containers, result)
-        except BaseException:
-            drop_lost(containers)
-            raise
-        if not graph.root().was_planned and share < math.inf:
-            # All values were small: next time, arguments of this size need not be captured.
-            plain_share = max(plain_share, share)
-        graph.root().returns = False  # values that the program still holds change at once
-        return result
+        return _run(fn, small, args, kwargs)
 
     return run
+
+
+@dataclass
+class Small:
+    """The largest share of arguments of a pipeline of which all values were small."""
+
+    share: float = 0.0
+
+
+# Apart from what `pipeline` returns, which is pickled with all that it refers to if the function
+# is of `__main__`.
+def _run(
+    fn: Callable[..., Any], small: Small, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if any(isinstance(each, Split) for each in (*args, *kwargs.values())):
+        from spliter.pipeline._over_split import run_over_split
+
+        return run_over_split(fn, args, kwargs)
+    if lazies_in((args, kwargs)):  # called by another pipeline, which evaluates
+        return fn(*args, **kwargs)
+    share = _largest_share((args, kwargs))
+    if share <= small.share and CURRENT.get().runs_plain(share):
+        return fn(*args, **kwargs)
+    graph = Graph(returns=True)
+    containers: Containers = {}
+    result = captured(fn, graph, args, kwargs, containers)
+    try:
+        _finish(graph.root())
+        result = written_back(containers, result)
+    except BaseException:
+        drop_lost(containers)
+        raise
+    if not graph.root().was_planned and share < math.inf:
+        # All values were small: next time, arguments of this size need not be captured.
+        small.share = max(small.share, share)
+    graph.root().returns = False  # values that the program still holds change at once
+    return result
 
 
 def _finish(graph: Graph) -> None:

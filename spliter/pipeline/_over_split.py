@@ -80,14 +80,19 @@ def _run(
     named = {k: lazies[0] if isinstance(v, Split) else v for k, v in kwargs.items()}
     given = {id(each): each for each in lazies_in((args, kwargs))}
 
-    def value_of(lazy: Lazy, *, waits: bool = False) -> Any:
-        is_at_client = id(lazy) in given and type(lazy._graph.root()) is Graph
-        return lazy if is_at_client else _value_of(lazy, waits=waits)
+    def made_here(lazy: Lazy, *, waits: bool = False) -> Any:
+        return lazy if id(lazy) in given else _value_of(lazy, graph, waits=waits)
+
+    def returned(lazy: Lazy) -> Any:
+        is_at_client = type(lazy._graph.root()) is Graph
+        return made_here(lazy) if is_at_client else _value_of(lazy, graph)
 
     try:
         result = fn(*spread, **named)
         graph.finish()
-        return settled((result, args, kwargs), value_of)[0]
+        known: dict[int, Any] = {}
+        settled((args, kwargs), made_here, known)
+        return settled(result, returned, known)
     except BaseException as error:
         is_error = isinstance(error, Exception)  # Ctrl-C does not wait for tasks
         try:
@@ -97,16 +102,21 @@ def _run(
             if lazies_in((args, kwargs)):  # lists and dicts that the body has changed up to there
                 containers: Containers = {}
                 own((*args, *kwargs.values()), containers)
-                computed = functools.partial(value_of, waits=True)  # as others may have failed
+                computed = functools.partial(made_here, waits=True)  # as others may have failed
                 drop_lost(containers, computed if is_error else refuse)
         raise
 
 
-def _value_of(lazy: Lazy, *, waits: bool) -> Any:
-    """Return the collection of a value with rows, which it may wait for, any other one itself."""
+def _value_of(lazy: Lazy, of: SplitGraph, *, waits: bool = False) -> Any:
+    """Return the collection of a value with rows, which it may wait for, any other one itself.
+
+    Rows of a pipeline that has called this one stay lazy.
+    """
     with lazy._graph as graph:
         if isinstance(graph, SplitGraph):  # maybe of another pipeline, which has kept the value
-            node = lazy._node
+            node, runs = lazy._node, graph.rank[0]
+            if runs and graph is not of:
+                return lazy
             if not graph.is_distributed(node):
                 return node.data
             if waits:

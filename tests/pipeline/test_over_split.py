@@ -316,6 +316,17 @@ def test_on_dask_there_is_one_task_per_partition_and_nothing_moves(client: Any) 
 
 
 @pytest.mark.backend("dask")
+def test_on_dask_tasks_call_pipelines_that_are_sent_by_value(client: Any) -> None:
+    import dask.array as da
+
+    doubled = pipeline(lambda x: x * 2)  # as functions of `__main__`
+    close(client.submit(doubled, TABLE, pure=False).result(), TABLE * 2)
+    called = splittable(lambda x: doubled(x) + 1, x=Rows(), returns=Rows())
+    x = da.from_array(TABLE, chunks=(4, 3)).persist()
+    close(pipeline(lambda x: called(x).sum())(split(x)), (TABLE * 2 + 1).sum())
+
+
+@pytest.mark.backend("dask")
 def test_on_dask_frames_stay_where_they_are(client: Any) -> None:
     import dask.dataframe as dd
 

@@ -305,6 +305,31 @@ def test_kept_rows_that_are_an_argument_are_returned() -> None:
     np.testing.assert_array_equal(whole(found[1]["rows"]), TABLE * 2)
 
 
+@pytest.mark.parametrize("hold", [lambda rows: [rows], lambda rows: {0: rows}])
+def test_rows_in_containers_stay_lazy_in_a_pipeline_over_another_split(hold: Any) -> None:
+    others = split([TABLE[:4], TABLE[:2]])
+
+    def body(x: Any) -> Any:
+        held = hold(x * 2)
+        total = pipeline(lambda y, _: y.sum(axis=0))(others, held)
+        returned = pipeline(lambda _: (held, held[0]))(others)
+        held[0] += 1
+        return held[0] - total, np.mean(returned[1], axis=0), returned[0][0].shape
+
+    found, mean, shape = pipeline(body)(parts())
+    total = TABLE[:4].sum(axis=0) + TABLE[:2].sum(axis=0)
+    np.testing.assert_allclose(whole(found), TABLE * 2 + 1 - total)
+    np.testing.assert_allclose(mean, (TABLE * 2 + 1).mean(axis=0))
+    assert shape == TABLE.shape
+
+
+def test_kept_rows_in_a_dict_of_the_caller_stay_lazy() -> None:
+    kept: dict[str, Any] = {}
+    pipeline(lambda x: kept.update(rows=x * 2))(parts())
+    pipeline(lambda x, _: x.sum())(parts(), kept)
+    np.testing.assert_allclose(float(kept["rows"].sum()), TABLE.sum() * 2)
+
+
 def test_values_in_containers_that_annotated_functions_get_whole() -> None:
     shifted = splittable(lambda x, by: x - by["by"][0], x=Rows(), by=broadcast, returns=Rows())
 
