@@ -115,11 +115,12 @@ def gather(futures: Iterable[Any]) -> list[Any]:
 
 
 def check_may_wait(executor: Executor) -> None:
-    """Raise `InvalidArgumentError` if called on the engine's event loop."""
+    """Raise `InvalidArgumentError` if the engine's event loop would wait for itself."""
     if not executor.blocking_call_allowed():
         raise InvalidArgumentError(
-            "waiting for tasks would block the event loop that runs them; wait in a thread: "
-            "await asyncio.to_thread(...)"
+            "waiting for tasks would block the event loop that runs them; wait in a thread, by "
+            "await asyncio.to_thread(...), and pass numpy.asarray(value) to the engine in place of "
+            "a lazy value"
         )
 
 

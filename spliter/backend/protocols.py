@@ -340,7 +340,7 @@ class Executor(Protocol):
         ...
 
     def blocking_call_allowed(self) -> bool:
-        """Return whether this thread may wait for the engine; false on its event loop."""
+        """Return whether this thread may wait for the engine; false where its event loop waits."""
         ...
 
 

@@ -119,13 +119,16 @@ def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     object
         In a decorated function, a lazy value in place of an array: calls on it are captured.
     """
-    graph = graph_of(args, kwargs)
+    given = lazies_in((args, kwargs))
+    if not given:  # of lists of numbers, which have been evaluated
+        return fn(*args, **kwargs)
+    graph = shared_graph(given)
     result = fn(*computed(args), **computed(kwargs))
     if is_frame(result):  # methods that change a frame in place return it
-        for each in lazies_in((args, kwargs)):
+        for each in given:
             if each._node.data is result:
                 return each
-    return rewrapped(result, graph, lazies_in((args, kwargs)))
+    return rewrapped(result, graph, given)
 
 
 def graph_of(*values: Any) -> Graph:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from spliter.pipeline._lazy import Lazy
+from spliter.pipeline._lazy import Lazy, computed
 from spliter.pipeline._row_calls import (
     capture_by_rows,
     counts_in_bins,
@@ -54,7 +54,7 @@ def _of_no_rows(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of dtypes and numbers of axes, which asks arrays without rows."""
 
     def composed(*args: Any) -> Any:
-        return fn(*[each._node.meta.empty if has_rows(each) else each for each in args])
+        return fn(*[each._node.meta.empty if has_rows(each) else computed(each) for each in args])
 
     return composed
 

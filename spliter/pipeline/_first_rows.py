@@ -11,11 +11,15 @@ from spliter.pipeline._graph import RUNNING, Call, Graph, Node
 from spliter.pipeline._metas import DTYPES, ArrayMeta, FrameMeta, Meta, meta_of
 from spliter.pipeline._types import Axis, Broadcast, Groups, Reduction, Rows, SplitType, Unknown
 
-MAX_VALUES: Final = 50
-"""Of as many pending values the first rows are computed to know those of another one."""
+MAX_CALLS: Final = 50
+"""As many pending calls run on first rows to know the results of another one."""
 
 MAX_ROWS: Final = 100
 """Of as many rows a call is tried that fails for one, or of which a filter drops one."""
+
+
+class TooManyCallsError(LookupError):
+    """A value follows from more calls than run on first rows."""
 
 
 class Tried(NamedTuple):
@@ -42,7 +46,7 @@ def try_first_rows(
         kinds = iter(inputs)
         values = _FirstRows(graph, rows)
         try:
-            args, kwargs = call.filled(lambda node: values.of(node, next(kinds)))  # noqa: B023
+            args, kwargs = call.filled(lambda node: values.given(node, next(kinds)))  # noqa: B023
             result = values.called(call.fn, args, kwargs)
         except Exception:  # noqa: BLE001 -- there is no row, or so few are refused
             continue
@@ -86,6 +90,16 @@ class _FirstRows:
         self.graph = graph
         self.rows = rows
         self.made: dict[tuple[Node, SplitType], Any] = {}
+        self.calls = 0
+
+    def given(self, node: Node, kind: SplitType) -> Any:
+        """Return some rows of a value, after a pass if very many calls make it."""
+        try:
+            return self.of(node, kind)
+        except TooManyCallsError:
+            if self.graph is None:
+                raise
+            return self.graph.first_row(node)
 
     def of(self, node: Node, kind: SplitType) -> Any:
         """Return some rows of a value that is cut, or the value."""
@@ -112,8 +126,9 @@ class _FirstRows:
 
     def _made(self, node: Node, kind: SplitType) -> Any:
         call = cast(Call, node.call)
-        if call.writes or len(self.made) > MAX_VALUES:
-            raise LookupError("it takes too long")
+        self.calls += 1
+        if call.writes or self.calls > MAX_CALLS:
+            raise TooManyCallsError
         at = next(at for at, each in call.live_outputs() if each is node)
         known = tuple([None if _has_length(each) else Unknown() for each in call.inputs])
         for typing in call.annotation.typings(call, known):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -72,6 +73,8 @@ class Passes:
         """The values in them."""
         self.rows: tuple[Any, ...] | None = None
         """The first rows of each member, once they are known."""
+        self.samples: weakref.WeakKeyDictionary[Node, Any] = weakref.WeakKeyDictionary()
+        """A row of each of some other values."""
         self.unsure: list[Call] = []
         """Calls of passes that are not awaited."""
         self.sound: tuple[list[Any], tuple[Node, ...], dict[Node, SplitType]]
@@ -244,9 +247,9 @@ class Passes:
         return int(sum(gather([each.submit(rows_of_result, made, output) for each, made in pairs])))
 
     def first_rows(self, node: Node) -> Any:
-        """Return the first rows of a collection, of the first block that has any."""
+        """Return what is known of the first rows of a value; of a collection, ask for them."""
         if node not in self.members:
-            return None
+            return self.samples.get(node)
         partitions = iter(self.partitions)
         while self.rows is None and (partition := next(partitions, None)) is not None:
             (self.rows,) = gather([partition.submit(first_rows, MAX_ROWS)])
@@ -257,7 +260,10 @@ class Passes:
         output = self._output(node)
         pairs = zip(self.partitions, self.futures, strict=True)
         found = gather([each.submit(first_row, made, output) for each, made in pairs])
-        return next((each for each in found if np.size(each)), found[0])
+        row = next((each for each in found if np.size(each)), found[0])
+        if np.size(row):
+            self.samples[node] = row
+        return row
 
     def learn(self, node: Node) -> None:
         """Set the meta of a value of which nothing is known, if it has rows."""

@@ -97,7 +97,7 @@ class SplitGraph(Graph):
                 return self.passes.count(node)
 
     def first_rows(self, node: Node) -> Any:
-        """Return the first rows of a collection, of the first block that has any."""
+        """Return what is known of the first rows of a value; of a collection, ask for them."""
         return self.passes.first_rows(node)
 
     def whole(self, node: Node) -> Any:

@@ -53,6 +53,22 @@ highest = splittable(
 )
 
 
+@pytest.mark.parametrize("count", [10, 60])
+def test_values_that_follow_from_many_calls_are_known(count: int) -> None:
+    scaled = splittable(lambda x: x * 1.0, x=Rows(), returns=Rows())
+
+    def body(x: Any) -> Any:
+        y = x + 0
+        for number in range(count):
+            y[x > 20] = number
+        found = scaled(y)
+        found[x > 30] = -1
+        return found
+
+    found = pipeline(body)(split(np.split(COUNTED, [10, 20])))
+    np.testing.assert_array_equal(np.concatenate(found), body(COUNTED))
+
+
 def of_look_ups(x: Any) -> Any:
     found = squares(x)
     return found.dtype, found.ndim, np.empty(2, found.dtype).dtype, (found + 1).sum()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -324,6 +325,32 @@ def test_on_dask_tasks_call_pipelines_that_are_sent_by_value(client: Any) -> Non
     called = splittable(lambda x: doubled(x) + 1, x=Rows(), returns=Rows())
     x = da.from_array(TABLE, chunks=(4, 3)).persist()
     close(pipeline(lambda x: called(x).sum())(split(x)), (TABLE * 2 + 1).sum())
+
+
+@pytest.mark.backend("dask")
+def test_on_dask_lazy_numbers_are_not_computed_while_dask_pickles_them(client: Any) -> None:
+    import dask
+    import dask.array as da
+
+    calls: dict[str, Any] = {
+        "submit": lambda n: client.submit(operator.neg, n, pure=False).result(timeout=20),
+        "map": lambda n: client.gather(client.map(operator.neg, [n], pure=False))[0],
+        "delayed": lambda n: dask.delayed(operator.neg)(n).compute(),
+        "scatter": lambda n: -client.scatter(n).result(timeout=20),
+    }
+
+    def body(x: Any, call: Any) -> Any:
+        total = x.sum(axis=0)
+        with pytest.raises(Exception) as caught:  # noqa: PT011 -- Dask's own, with the cause
+            call(total)
+        texts = "".join(traceback.format_exception(caught.value))
+        return x * call(np.asarray(total)), "pass numpy.asarray(value) to the engine" in texts
+
+    x = da.from_array(TABLE, chunks=(4, 3)).persist()
+    for name, call in calls.items():
+        found, is_told = pipeline(body)(split(x), call)
+        close(found.compute(), TABLE * -TABLE.sum(axis=0))
+        assert is_told or name == "map"  # which says what it could not make a token of
 
 
 @pytest.mark.backend("dask")

@@ -69,6 +69,8 @@ BY_ROWS: dict[str, Callable[..., Any]] = {
     "of a filter": lambda x, v: np.diff(x[v > 0], axis=1) @ TABLE[:3],
 }
 SUMS: dict[str, Callable[..., Any]] = {
+    "stacks of numbers": lambda x, v: (np.stack([x.sum(), v.max()]), np.hstack([v.sum(), 3.0])),
+    "select of numbers": lambda x, v: np.select([x.sum() > 0], [v.max()], v.min()),
     "product of vectors": lambda x, v: v @ v + np.dot(v, x[:, 0]) + np.vdot(x, x),
     "einsum to a table": lambda x, v: np.einsum("ij,ik->jk", x, x),
     "norm": lambda x, v: (np.linalg.norm(x), np.linalg.norm(v), np.linalg.norm(x, axis=0)),

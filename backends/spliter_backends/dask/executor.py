@@ -13,11 +13,13 @@ the future of a reduction.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy as shallow_copy
-from typing import Any
+from types import FrameType
+from typing import Any, Final
 
 import dask
 from dask._task_spec import TaskRef
@@ -38,6 +40,9 @@ from spliter_backends.dask.worker.calls import PickledPartition, run_call
 from spliter_backends.dask.worker.fetch import identity
 from spliter_backends.dask.worker.idle import OnIdleThreads
 from spliter_backends.dask.worker.materialize import MaterializableSource, materialize_blocks
+
+HOLDING_LOCKS: Final = frozenset({"dask.tokenize", "distributed.client"})
+"""Modules whose functions pickle arguments under locks."""
 
 
 class DaskExecutor(ExecutorBase):
@@ -108,7 +113,12 @@ class DaskExecutor(ExecutorBase):
         return self._locations.get(future)
 
     def blocking_call_allowed(self) -> bool:
-        """Return whether this thread is not the client's event loop."""
+        """Return whether this thread is not the client's event loop, nor in the client's code.
+
+        The client and ``tokenize`` pickle values under locks that the event loop needs.
+        """
+        if _is_called_by_dask():
+            return False
         loop: Any = self.client.loop
         try:
             running = asyncio.get_running_loop()
@@ -242,6 +252,14 @@ class DaskExecutor(ExecutorBase):
 
     def _watch(self, future: Future[Any], keep: tuple[Any, ...]) -> None:
         self._unfinished.add(future, keep)
+
+
+def _is_called_by_dask() -> bool:
+    """Return whether Dask has called this code from where it may hold locks."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__") not in HOLDING_LOCKS:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _unbound(error: Exception) -> Exception:
