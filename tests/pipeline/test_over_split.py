@@ -328,6 +328,7 @@ def test_on_dask_tasks_call_pipelines_that_are_sent_by_value(client: Any) -> Non
 
 
 @pytest.mark.backend("dask")
+@pytest.mark.feature("pickling")
 def test_on_dask_lazy_numbers_are_not_computed_while_dask_pickles_them(client: Any) -> None:
     import dask
     import dask.array as da

@@ -13,13 +13,11 @@ the future of a reduction.
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy as shallow_copy
-from types import FrameType
-from typing import Any, Final
+from typing import Any
 
 import dask
 from dask._task_spec import TaskRef
@@ -35,14 +33,12 @@ from spliter_backends.dask.client.calls import pickle_call
 from spliter_backends.dask.client.new_collections import assemble_blocks
 from spliter_backends.dask.client.scheduler_calls import call_client, check_open
 from spliter_backends.dask.client.watch import UnfinishedTasks
+from spliter_backends.dask.internals import is_pickling
 from spliter_backends.dask.scheduler.client_keys import release_client_keys
 from spliter_backends.dask.worker.calls import PickledPartition, run_call
 from spliter_backends.dask.worker.fetch import identity
 from spliter_backends.dask.worker.idle import OnIdleThreads
 from spliter_backends.dask.worker.materialize import MaterializableSource, materialize_blocks
-
-HOLDING_LOCKS: Final = frozenset({"dask.tokenize", "distributed.client"})
-"""Modules whose functions pickle arguments under locks."""
 
 
 class DaskExecutor(ExecutorBase):
@@ -113,11 +109,8 @@ class DaskExecutor(ExecutorBase):
         return self._locations.get(future)
 
     def blocking_call_allowed(self) -> bool:
-        """Return whether this thread is not the client's event loop, nor in the client's code.
-
-        The client and ``tokenize`` pickle values under locks that the event loop needs.
-        """
-        if _is_called_by_dask():
+        """Return whether this thread is not the client's event loop, nor holds locks it needs."""
+        if is_pickling():
             return False
         loop: Any = self.client.loop
         try:
@@ -252,14 +245,6 @@ class DaskExecutor(ExecutorBase):
 
     def _watch(self, future: Future[Any], keep: tuple[Any, ...]) -> None:
         self._unfinished.add(future, keep)
-
-
-def _is_called_by_dask() -> bool:
-    """Return whether Dask has called this code from where it may hold locks."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_globals.get("__name__") not in HOLDING_LOCKS:
-        frame = frame.f_back
-    return frame is not None
 
 
 def _unbound(error: Exception) -> Exception:

@@ -11,6 +11,8 @@ batches         send the tasks of a loop at once    send each task by itself
 pushes          send a batch without delay          Dask delays it by up to 10 ms
 unfused tasks   keep the extraction of a block a    the first operation on blocks of results
                 task of its own                     may move whole results
+pickling        find out whether Dask pickles   values that wait for tasks when they are
+                something under locks           pickled may hang
 pool threads    find out whether a thread may wait  ``split`` in a task is not rejected
 spans           put our tasks into one span         the scheduler records each burst of tasks
 span records    remove ended groups of tasks        the records grow, as for any Dask program
@@ -214,6 +216,31 @@ unfused_tasks = Feature(
 def unfused_task(key: Key, fn: Callable[..., Any], *args: Any) -> Task:
     """Return a task that is not fused with others."""
     return (UnfusedTask if unfused_tasks.usable() else Task)(key, fn, *args)
+
+
+# --- what may wait -------------------------------------------------------------------------
+
+_PICKLING: Final = {"dask.tokenize": "tokenize", "distributed.client": "_graph_to_futures"}
+"""Functions that pickle arguments under locks which the event loop needs, by their modules."""
+
+pickling = Feature(
+    "pickling",
+    "values that wait for tasks when they are pickled may hang",
+    lambda: all(
+        inspect.isfunction(fn) and _PICKLING[fn.__module__] == fn.__name__
+        for fn in (dask.tokenize.tokenize, Client._graph_to_futures)
+    ),
+)
+
+
+def is_pickling() -> bool:
+    """Return whether Dask pickles what calls this, under locks."""
+    frame = inspect.currentframe() if pickling.usable() else None
+    while frame is not None:
+        if _PICKLING.get(frame.f_globals.get("__name__", "")) == frame.f_code.co_name:
+            return True
+        frame = frame.f_back
+    return False
 
 
 # --- threads of a worker -------------------------------------------------------------------
