@@ -151,7 +151,7 @@ def fetches(keys: list[Any], address: str, rounds: int) -> dict[str, list[float]
     from distributed import get_worker
     from distributed.utils import sync
 
-    from spliter_backends.dask.internals import read_from_peers
+    from spliter_backends.dask.internals.worker import read_from_peers
     from spliter_backends.dask.worker.packing import read_packed
 
     worker, holders = get_worker(), {key: [address] for key in keys}

@@ -18,8 +18,8 @@ import dask
 from distributed import Client, get_worker
 
 from spliter import reduce, split
-from spliter_backends.dask import internals
 from spliter_backends.dask.features import FEATURES
+from spliter_backends.dask.internals.scheduler import our_span
 from tests.conftest import ROOT
 from tests.dask_backend import programs
 from tests.dask_backend.conftest import start
@@ -73,7 +73,7 @@ def found_at_worker(name: str) -> bool:
 def found_at_scheduler(name: str, dask_scheduler: Any) -> bool:
     """Check a feature at the scheduler."""
     of_spans = name == "span records"
-    checked = internals.our_span(dask_scheduler) if of_spans else dask_scheduler
+    checked = our_span(dask_scheduler) if of_spans else dask_scheduler
     return bool(FEATURES[name]._check(checked))
 
 

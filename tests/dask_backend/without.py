@@ -16,6 +16,6 @@ VARIABLE: Final = "SPLITER_TESTS_WITHOUT"
 NAMES: Final = [name for name in os.environ.get(VARIABLE, "").split(",") if name]
 OFF: Final = set(FEATURES) if NAMES == ["all"] else set(NAMES)
 
-assert internals.batches is FEATURES["batches"], "the features have been defined"
+assert internals.client.batches is FEATURES["batches"], "the features have been defined"
 for _name in OFF:
     FEATURES[_name].turn_off()

@@ -7,7 +7,7 @@
 ``worker/``    runs on workers: find, fetch, copy and iterate the blocks of a partition
 ``scheduler/`` runs in the scheduler: release pins that cannot be honoured, bound its records
 ``dashboard``  a page of Dask's dashboard that shows partitions at their workers
-``internals``  every use of undocumented Dask
+``internals/`` every use of undocumented Dask
 ``features``   checks whether undocumented parts of Dask are as expected; falls back if not
 ``versions``   reports processes of a cluster that lack this version of SplIter
 """

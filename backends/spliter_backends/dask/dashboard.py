@@ -21,7 +21,7 @@ from distributed.scheduler import TaskState
 from spliter import BackendNotUsableError
 from spliter_backends.dask.client.batch import ON_PARTITION
 from spliter_backends.dask.client.scheduler_calls import call_client
-from spliter_backends.dask.internals import add_dashboard_page
+from spliter_backends.dask.internals.scheduler import add_dashboard_page
 
 PAGE: Final = "/spliter"
 """Path of the page on the dashboard."""

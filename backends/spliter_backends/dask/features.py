@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable
 from typing import Any, Final
@@ -64,3 +65,8 @@ class Feature:
     def turn_off(self) -> None:
         """Use the fallback in this process from now on (for tests)."""
         self._found = False
+
+
+def takes(fn: Callable[..., Any], *names: str) -> bool:
+    """Return whether a function has parameters of these names."""
+    return set(names) <= inspect.signature(fn).parameters.keys()

@@ -26,7 +26,7 @@ from spliter_backends._shared.dask_graph import (
 from spliter_backends.dask.blocks import CollectionBlocks, DaskBlocks, ViewOf
 from spliter_backends.dask.client.environment import check_environment
 from spliter_backends.dask.executor import DaskExecutor, executor_for_client
-from spliter_backends.dask.internals import holds_pool_thread
+from spliter_backends.dask.internals.worker import holds_pool_thread
 
 
 class DaskLocator:

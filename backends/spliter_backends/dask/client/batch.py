@@ -23,8 +23,9 @@ from dask.typing import Key
 from distributed import Client, Future
 
 from spliter import Location
-from spliter_backends.dask import internals
-from spliter_backends.dask.internals import Row
+from spliter_backends.dask.internals import client as internals
+from spliter_backends.dask.internals.client import Row
+from spliter_backends.dask.internals.scheduler import span_annotation
 from spliter_backends.dask.scheduler.pins import PINNED
 
 ON_PARTITION: Final = "spliter-on-partition"
@@ -226,7 +227,7 @@ def _submit(
 
 def _annotations(locations: Sequence[Location], on_partition: bool) -> dict[str, Any]:
     """Return the annotations of a task: the user's, and those that pin it to locations."""
-    annotations = internals.span_annotation() | dask.get_annotations()
+    annotations = span_annotation() | dask.get_annotations()
     annotations[PINNED] = bool(locations)
     if locations:
         annotations |= {"workers": locations, "allow_other_workers": False}

@@ -16,7 +16,7 @@ from dask.highlevelgraph import HighLevelGraph, Layer
 from dask.typing import Key
 
 from spliter.backend import UNKNOWN, IntArray, ResultBlocks
-from spliter_backends.dask.internals import unfused_task
+from spliter_backends.dask.internals.client import unfused_task
 from spliter_backends.dask.scheduler.pins import EXTRACTED
 
 

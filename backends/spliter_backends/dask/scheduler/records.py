@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from spliter_backends.dask.internals import our_span
+from spliter_backends.dask.internals.scheduler import our_span
 
 MAX_GROUPS: Final = 100
 """Number of groups in the span above which ended groups are removed."""

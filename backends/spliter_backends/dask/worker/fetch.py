@@ -15,7 +15,7 @@ from distributed import Client, Future, Worker, get_client, secede
 from distributed.utils import sync
 
 from spliter import BlockLostError
-from spliter_backends.dask import internals
+from spliter_backends.dask.internals import worker as internals
 from spliter_backends.dask.worker.memory import can_take
 from spliter_backends.dask.worker.packing import read_packed
 

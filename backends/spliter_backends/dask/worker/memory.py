@@ -21,7 +21,12 @@ from distributed import Status, Worker
 from distributed.spill import SpillBuffer
 
 from spliter import NotEnoughMemoryError
-from spliter_backends.dask.internals import in_memory, is_below_target, memory_limit, read_spilled
+from spliter_backends.dask.internals.worker import (
+    in_memory,
+    is_below_target,
+    memory_limit,
+    read_spilled,
+)
 
 READ_ATTEMPTS: Final = 6
 """Attempts to read a key: if two threads unspill it concurrently, zict's buffer raises KeyError."""

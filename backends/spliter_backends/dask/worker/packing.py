@@ -20,7 +20,7 @@ import numpy.typing as npt
 from dask.typing import Key
 from distributed import Status, Worker
 
-from spliter_backends.dask import internals
+from spliter_backends.dask.internals import worker as internals
 
 Described: TypeAlias = tuple[Key, np.dtype[Any], tuple[int, ...]]
 """A packed array: key, dtype and shape."""

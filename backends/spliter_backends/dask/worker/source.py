@@ -42,7 +42,7 @@ from spliter.backend import (
     concatenate,
     log_event,
 )
-from spliter_backends.dask.internals import call_scheduler, has_spilled, in_memory
+from spliter_backends.dask.internals.worker import call_scheduler, has_spilled, in_memory
 from spliter_backends.dask.worker.fetch import fetch, leave_thread_pool
 from spliter_backends.dask.worker.materialize import limit_time, materialize_here
 from spliter_backends.dask.worker.memory import (

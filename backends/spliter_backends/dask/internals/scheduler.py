@@ -1,0 +1,72 @@
+"""Undocumented Dask in the scheduler: spans of tasks, and the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import dask
+from distributed import span
+from tornado.ioloop import IOLoop
+
+from spliter_backends.dask.features import Feature, takes
+
+OUR_SPAN: Final = {"name": ("spliter",), "ids": ("spliter",)}
+"""Span of all tasks of SplIter outside a span of the program; the same for all clients."""
+
+
+def _span_annotations_are_known() -> bool:
+    with span("a") as made:
+        return bool(dask.get_annotations()["span"] == {"name": ("a",), "ids": (made,)})
+
+
+spans = Feature("spans", "the scheduler records each burst of tasks", _span_annotations_are_known)
+
+
+def span_annotation() -> dict[str, Any]:
+    """Return the annotation that assigns a task to our span."""
+    return {"span": OUR_SPAN} if spans.usable() else {}
+
+
+span_records = Feature(
+    "span records",
+    "the scheduler keeps a record of each group of tasks",
+    lambda found: isinstance(found.groups, set) and isinstance(found.metadata["collections"], list),
+)
+
+
+def our_span(scheduler: Any) -> Any:
+    """Return the scheduler's record of our span, or ``None``."""
+    extension = scheduler.extensions.get("spans")
+    found = None if extension is None else extension.spans.get(OUR_SPAN["ids"][-1])
+    return found if found is not None and span_records.usable(found) else None
+
+
+def _dashboard_is_known(scheduler: Any) -> bool:
+    from distributed.dashboard.scheduler import BokehApplication, template_variables
+
+    return (
+        takes(BokehApplication, "applications", "server", "prefix", "template_variables")
+        and callable(template_variables)
+        and callable(scheduler.http_application.add_application)
+    )
+
+
+dashboard = Feature("dashboard", "the dashboard has no page of SplIter", _dashboard_is_known)
+
+
+def add_dashboard_page(scheduler: Any, path: str, fill: Callable[..., None]) -> bool:
+    """Add a page to a scheduler's dashboard, if it has one; `fill` creates the content."""
+    try:
+        from distributed.dashboard.scheduler import BokehApplication, template_variables
+    except ImportError:  # of bokeh
+        return False
+    if not dashboard.usable(scheduler):
+        return False
+    page = BokehApplication(
+        {path: fill}, scheduler, prefix="", template_variables=template_variables(scheduler)
+    )
+    scheduler.http_application.add_application(page)
+    page.initialize(IOLoop.current())
+    page.start()
+    return True
