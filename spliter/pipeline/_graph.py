@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from spliter.pipeline._locks import Locks
-from spliter.pipeline._metas import ArrayMeta, Meta, meta_of
+from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta, meta_of
 from spliter.pipeline._site import Site, used_in_pieces
 from spliter.pipeline._types import SplitType
 
@@ -232,9 +232,13 @@ class Call:
     def may_fail(self) -> bool:
         """Whether errors are expected, or the function is the user's; of none that changes arrays.
 
-        Calls of C functions that change one array after the other would each be a stage.
+        Calls of C functions that change one array after the other would each be a stage. Of frames,
+        conversions raise errors, and missing values make other dtypes.
         """
-        return self.may_raise or (self.annotation.is_users and not self.writes)
+        is_any = self.annotation.is_users or any(
+            isinstance(node.meta, FrameMeta) for node in self.inputs
+        )
+        return self.may_raise or (is_any and not self.writes)
 
     def make_outputs(self, metas: Iterable[Meta]) -> tuple[Node, ...]:
         """Return new nodes for its results."""
