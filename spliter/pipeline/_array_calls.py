@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
@@ -21,7 +22,7 @@ from spliter.pipeline._composed import capture_over_split
 from spliter.pipeline._elementwise import CONTIGUOUS_ONLY, UFUNC
 from spliter.pipeline._evaluate import evaluate_own
 from spliter.pipeline._graph import Graph, UnforeseenResultError
-from spliter.pipeline._lazy import Lazy, is_array, lazies_in
+from spliter.pipeline._lazy import Lazy, compute, is_array, lazies_in
 from spliter.pipeline._metas import ArrayMeta, Meta
 from spliter.pipeline._row_calls import RULES
 
@@ -114,7 +115,7 @@ def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         Its arguments.
     """
     args = tuple(map(with_numbers, args))
-    kwargs = {name: with_numbers(each) for name, each in kwargs.items()}
+    kwargs = {name: _option(name, with_numbers(each)) for name, each in kwargs.items()}
     if (found := capture_over_split(fn, args, kwargs)) is not NotImplemented:
         return found
     annotation = FUNCTIONS.get(fn)
@@ -127,6 +128,13 @@ def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         return plain_into(fn, args, kwargs)  # many functions refuse it
     known = arguments_of(fn, annotation, args, kwargs)
     return plain_into(fn, args, kwargs) if known is None else capture(fn, *known, annotation)
+
+
+def _option(name: str, value: Any) -> Any:
+    """Return the value of an option that must be a number, in place of a lazy one."""
+    if not isinstance(value, Lazy) or name not in ("axis", "ddof", "bins", "decimals"):
+        return value
+    return operator.index(value) if name == "axis" else compute(value)
 
 
 def _listed(value: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 
 from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._annotations.rows import CHOOSE, OPERATOR, RowsCall, Rule
+from spliter.pipeline._any_rows import has_rows
 from spliter.pipeline._array_calls import capture_function, capture_ufunc, is_operand
 from spliter.pipeline._capture import (
     CONSTANTS,
@@ -39,7 +40,7 @@ from spliter.pipeline._indexes import (
 )
 from spliter.pipeline._lazy import BINARY, Lazy, compute, computed, is_array
 from spliter.pipeline._metas import DTYPES, ArrayMeta, FrameMeta, Shape, meta_of
-from spliter.pipeline._row_calls import RULES, capture_rows_at, check_views, has_rows, keep_views
+from spliter.pipeline._row_calls import RULES, capture_rows_at, check_views, keep_views
 
 TO_PANDAS: Final[dict[str, Callable[[Any], Any]]] = {
     "_typ": lambda _: "npy_extension",
@@ -174,6 +175,8 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         """Return a view for a basic index, a copy for others."""
         if type(key) is LAZY_CLASSES.get(FrameMeta):
             key = key.to_numpy()
+        if self._is_elsewhere():
+            key = with_values(key)
         meta = self._meta
         if not meta.shape or (type(key) is int and len(meta.shape) == 1):
             return compute(self)[computed(key)]
@@ -205,6 +208,8 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Change elements, before anything later reads them."""
+        if self._is_elsewhere():
+            key = with_values(key)
         if not self.ndim:
             plain(operator.setitem, (self, key, value), {})  # raises, as numbers have no elements
         elif _is_mask(key) and key.shape == self.shape and is_number(value):
@@ -219,6 +224,8 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         elif is_basic(key) and is_array(self._real()[computed(key)]):
             self._assign(self[key], value, {})
         else:
+            if self._is_elsewhere():
+                plain(operator.setitem, (self, key, value), {})  # raises
             before = compute(self)
             before[computed(key)] = computed(value)
 
@@ -441,6 +448,15 @@ def _call_method(method: Callable[..., Any], value: LazyArray, *args: Any, **kwa
     if function is _clip or function in FUNCTIONS or function in RULES or is_ufunc:
         return function(value, *args, **kwargs)
     return plain(method, (value, *args), kwargs)
+
+
+def with_values(key: Any) -> Any:
+    """Return an index over a Split with values in place of lazy ones that have no rows."""
+    if isinstance(key, tuple):
+        return tuple(map(with_values, key))
+    if isinstance(key, slice):
+        return slice(*map(with_values, (key.start, key.stop, key.step)))
+    return compute(key) if type(key) is LazyArray and not has_rows(key) else key
 
 
 def _is_mask(key: Any) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from spliter._errors import InvalidArgumentError
 from spliter.pipeline._annotations.rows import WHOLE
+from spliter.pipeline._any_rows import check_mistake
 from spliter.pipeline._evaluate import claim, evaluate
 from spliter.pipeline._graph import (
     RUNNING,
@@ -123,6 +124,8 @@ def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     if not given:  # of lists of numbers, which have been evaluated
         return fn(*args, **kwargs)
     graph = shared_graph(given)
+    if type(graph) is not Graph:
+        check_mistake(fn, args, kwargs, given)
     result = fn(*computed(args), **computed(kwargs))
     if is_frame(result):  # methods that change a frame in place return it
         for each in given:

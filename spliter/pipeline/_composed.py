@@ -13,12 +13,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from spliter.pipeline._any_rows import has_rows
 from spliter.pipeline._lazy import Lazy, computed
 from spliter.pipeline._row_calls import (
     capture_by_rows,
     counts_in_bins,
     counts_of_integers,
-    has_rows,
     lazies_over_split,
 )
 
@@ -129,6 +129,7 @@ def _cov(m: Any, y: Any = None, rowvar: bool = True) -> Any:
 
 
 def _histogram(a: Any, bins: Any = 10, range: Any = None) -> Any:
+    bins = bins if has_rows(bins) else computed(bins)
     if a.dtype.kind not in "iuf" or isinstance(bins, str | Lazy):
         return NotImplemented
     if np.ndim(bins) == 0 and range is None and len(a):

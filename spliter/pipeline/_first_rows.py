@@ -18,8 +18,8 @@ MAX_ROWS: Final = 100
 """Of as many rows a call is tried that fails for one, or of which a filter drops one."""
 
 
-class TooManyCallsError(LookupError):
-    """A value follows from more calls than run on first rows."""
+class NoFirstRowsError(LookupError):
+    """A value follows from a call that does not run on first rows, or from too many ones."""
 
 
 class Tried(NamedTuple):
@@ -93,10 +93,10 @@ class _FirstRows:
         self.calls = 0
 
     def given(self, node: Node, kind: SplitType) -> Any:
-        """Return some rows of a value, after a pass if very many calls make it."""
+        """Return some rows of a value, after a pass if first rows of others do not make them."""
         try:
             return self.of(node, kind)
-        except TooManyCallsError:
+        except NoFirstRowsError:
             if self.graph is None:
                 raise
             return self.graph.first_row(node)
@@ -128,7 +128,7 @@ class _FirstRows:
         call = cast(Call, node.call)
         self.calls += 1
         if call.writes or self.calls > MAX_CALLS:
-            raise TooManyCallsError
+            raise NoFirstRowsError
         at = next(at for at, each in call.live_outputs() if each is node)
         known = tuple([None if _has_length(each) else Unknown() for each in call.inputs])
         for typing in call.annotation.typings(call, known):
@@ -140,7 +140,7 @@ class _FirstRows:
                     kwargs["out"] = self.of(call.into, next(kinds)).copy()
                 result = self.called(typing.fn or call.fn, args, kwargs)
                 return result[at] if len(call.outputs) > 1 else result
-        raise LookupError("its call is not cut so")
+        raise NoFirstRowsError
 
     def called(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a function, which must not use values that it does not get."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import sys
 import types
@@ -109,6 +110,16 @@ class LazyFrame(Lazy):
     def shape(self) -> tuple[int, ...]:
         """Number of rows, and of columns."""
         return (len(self), *self._meta.empty.shape[1:])
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def empty(self) -> bool:
+        """Whether it has no elements."""
+        return not self.size
 
     def __len__(self) -> int:
         """Return the number of rows; evaluates if it is not known."""

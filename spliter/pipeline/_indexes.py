@@ -13,6 +13,8 @@ from spliter.pipeline._metas import ArrayMeta
 def written_out(key: Any, ndim: int) -> tuple[Any, ...]:
     """Return an index with slices in place of an ellipsis, and copies of lists in it."""
     keys = key if isinstance(key, tuple) else (key,)
+    if sum(each is Ellipsis for each in keys) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
     at = next((at for at, each in enumerate(keys) if each is Ellipsis), len(keys))
     rest = ndim - sum(each is not None and each is not Ellipsis for each in keys)
     keys = (*keys[:at], *[slice(None)] * rest, *keys[at + 1 :])

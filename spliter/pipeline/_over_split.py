@@ -94,6 +94,7 @@ def _run(
         settled((args, kwargs), made_here, known)
         return settled(result, returned, known)
     except BaseException as error:
+        result = None  # of which nothing is needed
         is_error = isinstance(error, Exception)  # Ctrl-C does not wait for tasks
         try:
             if is_error:

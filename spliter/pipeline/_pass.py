@@ -33,6 +33,9 @@ from spliter.pipeline._types import (
 COMBINED: Final = (Reduction, Groups, Broadcast)
 """Types of results that the client combines; those of others stay at the partitions."""
 
+FAILED: Final = "_spliter_call"
+"""Attribute of errors of tasks: the number of the call that has raised it."""
+
 MAX_NBYTES: Final = 2**20
 """Of the first rows of a collection, which are sent to the client."""
 
@@ -53,6 +56,8 @@ class PassCall:
     kwargs: dict[str, Any]
     annotation: Any
     errstate: Any
+    number: int
+    """In program order."""
     outputs: tuple[int | None, ...]
     into: Ref | None
 
@@ -155,7 +160,7 @@ def sent(
     if kinds := [kind for kind in typing.outputs if isinstance(kind, Reduction)]:
         takes_start = any(kind.takes_start for kind in kinds)
         annotation = Unfinished(annotation, annotation.scratch, len(outputs), takes_start, has_rows)
-    return PassCall(fn, args, kwargs, annotation, call.errstate, tuple(outputs), into)
+    return PassCall(fn, args, kwargs, annotation, call.errstate, call.number, tuple(outputs), into)
 
 
 def run_pass(partition: Partition, spec: Pass, options: Options, carried: Any = None) -> Any:
@@ -259,6 +264,7 @@ def combine_runs(kind: Reduction, runs: Iterable[Run]) -> list[Run]:
 def _run_block(spec: Pass, values: dict[int, Any], start: int, *, has_rows: bool) -> dict[int, Any]:
     """Run the calls of a pass on the block at a row; return what is wanted, by its number."""
     graph = Graph(returns=True)
+    numbers: dict[Call, int] = {}
     nodes: dict[Any, Node] = {at: graph.source(value) for at, value in values.items()}
     wanted = {*spec.rows, *(at for at, _ in spec.reductions)}
     held = []
@@ -277,13 +283,20 @@ def _run_block(spec: Pass, values: dict[int, Any], start: int, *, has_rows: bool
         kwargs = {name: filled(value) for name, value in each.kwargs.items()}
         call = Call(fn, args, kwargs, each.annotation, into=filled(each.into))
         call.errstate = each.errstate
+        numbers[call] = each.number
         made = call.make_outputs(each.annotation.metas(call))
         nodes.update(zip(each.outputs, made, strict=True))
         held += [
             Lazy(node, graph) for at, node in zip(each.outputs, made, strict=True) if at in wanted
         ]
         graph.pending.append(call)
-    evaluate(graph)
+    try:
+        evaluate(graph)
+    except Exception as error:
+        for call, number in numbers.items():
+            if call.error is error:
+                setattr(error, FAILED, number)
+        raise
     return {at: nodes[at].data for at in wanted if at in nodes}
 
 

@@ -6,10 +6,7 @@ In this process they run on whole arrays: most are quick, and products have othe
 from __future__ import annotations
 
 import inspect
-import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -22,14 +19,21 @@ from spliter.pipeline._annotations.rows import (
     Rule,
     token_of,
 )
+from spliter.pipeline._any_rows import (
+    TRIED,
+    Filled,
+    Place,
+    check_for_any_rows,
+    has_rows,
+    mapped,
+    ones,
+    result_of,
+)
 from spliter.pipeline._capture import LAZY_CLASSES, capture, graph_of
 from spliter.pipeline._graph import Call, Graph, Typing
-from spliter.pipeline._lazy import Lazy, compute, lazies_in
+from spliter.pipeline._lazy import compute, lazies_in
 from spliter.pipeline._metas import ArrayMeta, Meta, meta_of
 from spliter.pipeline._types import Reduction, SplitType
-
-TRIED: Final = (5, 7)
-"""Rows of the arrays on which a function is tried: its result must have as many."""
 
 _SUM: Final = Reduction(None, np.add, commutative=True)
 SUM: Final = Rule(lambda number, rows: _SUM)
@@ -37,51 +41,6 @@ SUM: Final = Rule(lambda number, rows: _SUM)
 
 RuleOf: TypeAlias = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Rule | None]
 """Given a function and its arguments, returns how a call is cut; nothing if it is not."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a lazy value is among the arguments of a function, by its number."""
-
-    number: int
-
-
-@dataclass(frozen=True, eq=False)
-class Filled:
-    """A function of the lazy values among its arguments.
-
-    Parameters
-    ----------
-    fn : callable
-    args, kwargs
-        With a :class:`Place` for each lazy value.
-    """
-
-    fn: Callable[..., Any]
-    args: Any
-    kwargs: Any
-
-    @property
-    def __name__(self) -> str:
-        """Name of the function."""
-        return str(getattr(self.fn, "__name__", self.fn))
-
-    def __call__(self, *values: Any) -> Any:
-        """Call the function."""
-
-        def value_of(each: Any) -> Any:
-            return values[each.number] if isinstance(each, Place) else each
-
-        return self.fn(*_mapped(value_of, self.args), **_mapped(value_of, self.kwargs))
-
-
-def _mapped(change: Callable[[Any], Any], given: Any) -> Any:
-    """Return arguments with each of them changed, also in lists, tuples and dicts."""
-    if isinstance(given, dict):
-        return {name: _mapped(change, each) for name, each in given.items()}
-    if type(given) in (list, tuple):
-        return type(given)(_mapped(change, each) for each in given)
-    return change(given)
 
 
 def capture_by_rows(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -105,7 +64,7 @@ def capture_by_rows(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
         value = compute(each)
         return value.copy() if isinstance(value, np.ndarray) else value  # the program may change it
 
-    filled = Filled(fn, _mapped(placed, args), _mapped(placed, kwargs))
+    filled = Filled(fn, mapped(placed, args), mapped(placed, kwargs))
     tried = _tried(filled, lazies, rule)
     if tried is None:
         return NotImplemented
@@ -137,21 +96,15 @@ def lazies_over_split(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any
     return [] if is_here or "out" in kwargs else of_rows
 
 
-def has_rows(value: Any) -> bool:
-    """Return whether a value is a lazy array of an unknown number of rows."""
-    meta = value._node.meta if isinstance(value, Lazy) else None
-    return isinstance(meta, ArrayMeta) and meta.shape[:1] == (None,)
-
-
 def _tried(filled: Filled, lazies: Sequence[Any], rule: Rule) -> tuple[ArrayMeta, list[int]] | None:
     """Return the meta of a result, and the numbers of the arrays of which it is a view.
 
     Nothing if it has not as many rows as its arguments; raises what has to do with no rows.
     """
-    given = [[_ones(each, rows) for each in lazies] for rows in TRIED]
-    results = [_result(filled, each) for each in given]
+    given = [[ones(each, rows) for each in lazies] for rows in TRIED]
+    results = [result_of(filled, each) for each in given]
     if all(isinstance(each, Exception) for each in results):
-        _check_for_any_rows(filled, lazies, results)
+        check_for_any_rows(filled, lazies, results)
     one, other = map(meta_of, results)
     if not isinstance(one, ArrayMeta) or not isinstance(other, ArrayMeta):
         return None
@@ -161,45 +114,6 @@ def _tried(filled: Filled, lazies: Sequence[Any], rule: Rule) -> tuple[ArrayMeta
         return None
     of_views = [at for at, each in enumerate(given[0]) if np.may_share_memory(results[0], each)]
     return ArrayMeta((None, *one.shape[1:]), one.dtype, exact=False), of_views
-
-
-def _check_for_any_rows(filled: Filled, lazies: Sequence[Any], errors: Sequence[Any]) -> None:
-    """Raise the error of a function unless it has to do with the number of rows.
-
-    The Split may have one row, or as many as another argument.
-    """
-    counts = {1, *_extents((filled.args, filled.kwargs))}
-    others = [_result(filled, [_ones(each, rows) for each in lazies]) for rows in counts]
-    kinds = {type(each) for each in (*errors, *others)}
-    one, other = (re.findall(r"\d+|\D+", str(each)) for each in errors)
-    if len(kinds) == 1 and one == other:
-        raise errors[0]
-    if kinds <= {ValueError, TypeError} and len(kinds) == 1 and len(one) == len(other):
-        pairs = zip(one, other, strict=True)
-        raise kinds.pop()("".join(here if here == there else "n" for here, there in pairs))
-
-
-def _extents(given: Any) -> set[int]:
-    """Return the lengths of arguments along all axes."""
-    if isinstance(given, dict):
-        given = [*given.values()]
-    if isinstance(given, list | tuple):
-        return {len(given)}.union(*map(_extents, given))
-    return {*np.shape(given)}
-
-
-def _ones(value: Any, rows: int) -> Any:
-    return np.ones((rows, *value._node.meta.shape[1:]), value.dtype)
-
-
-def _result(filled: Filled, given: Sequence[Any]) -> Any:
-    """Return what a function returns, or the error that it raises."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return filled(*given)
-        except Exception as error:  # noqa: BLE001 -- such as of lengths that differ
-            return error
 
 
 def _by_rows(fn: Callable[..., Any], args: Any, kwargs: Any) -> Rule | None:

@@ -18,8 +18,9 @@ from spliter.pipeline._evaluate import claim, run_whole
 from spliter.pipeline._graph import RUNNING, Call, Graph, Node, Typing
 from spliter.pipeline._lazy import Lazy, give_copies
 from spliter.pipeline._metas import Meta
+from spliter.pipeline._pass import FAILED
 from spliter.pipeline._passes import Passes
-from spliter.pipeline._planner import needed
+from spliter.pipeline._planner import needed, with_makers
 from spliter.pipeline._site import Site, used_in_pieces
 from spliter.pipeline._warnings import WarningRecorder
 
@@ -139,6 +140,9 @@ class SplitGraph(Graph):
         tried = pending
         try:
             with self._undone_if_it_fails():
+                for call in pending:
+                    if call.error is not None:  # it has failed already
+                        raise call.error
                 while pending:
                     before, pending = pending, self._run_pass(pending)
                     if pending == before:
@@ -157,26 +161,51 @@ class SplitGraph(Graph):
         return True
 
     def finish(self, *, has_failed: bool = False) -> None:
-        """Compute all that the program holds, also what was pending with a call that has failed.
+        """Compute all that the program holds.
 
         Parameters
         ----------
         has_failed : bool
-            Whether the pipeline has: rows are waited for then, as they may have.
+            Whether the body has: calls before may have, too, and their errors come first.
         """
         with self:
-            try:
+            if not has_failed:
                 self.evaluate()
-                if has_failed:
-                    self.settle()
-            finally:
-                given_up, self.given_up = self.given_up, []
-                for call in given_up:
-                    if any(node.is_held and node.is_pending for _, node in call.live_outputs()):
-                        self.pending.append(call)
-                        with contextlib.suppress(Exception):  # raised again where it is used
-                            self.evaluate()
-                            self.settle()
+            error = self._error_of(self.pending) if has_failed else None
+            if self.given_up:
+                self._recover()
+            if error is not None:
+                raise error
+
+    def _recover(self) -> None:
+        """Compute what the program holds after an error, but for what follows from calls that fail.
+
+        These raise again where it is used.
+        """
+        calls = with_makers(self.given_up)
+        lost: set[Call] = set()
+        error: Exception | None = None
+        while waiting := _held(calls, lost):
+            error = self._error_of(waiting)
+            failed = {call for call in calls if call.number == getattr(error, FAILED, None)}
+            if failed <= lost:  # none, or it is not known which one
+                break
+            for call in failed:
+                call.error = error
+            lost |= failed
+        for call in waiting if error else ():
+            self._error_of([call])
+        self.given_up = []
+
+    def _error_of(self, calls: Sequence[Call]) -> Exception | None:
+        """Run calls; return the error that one of them raises."""
+        self.pending = [*calls]
+        try:
+            self.evaluate()
+            self.settle()
+        except Exception as error:  # noqa: BLE001 -- of others, or raised again where it is used
+            return error
+        return None
 
     @contextlib.contextmanager
     def _undone_if_it_fails(self) -> Iterator[None]:
@@ -250,6 +279,19 @@ class SplitGraph(Graph):
         if node.meta is None:
             self.learn(node)
         return self.passes.collection_of(node)
+
+
+def _held(calls: Sequence[Call], lost: set[Call]) -> list[Call]:
+    """Return the calls whose results the program holds and does not have, and that can run."""
+    for call in calls:  # in program order
+        if any(node.call in lost for node in call.inputs):
+            lost.add(call)
+    return [
+        call
+        for call in calls
+        if call not in lost
+        and any(node.is_held and node.is_pending for _, node in call.live_outputs())
+    ]
 
 
 def _free(reference: weakref.ref[SplitGraph]) -> None:

@@ -9,18 +9,21 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from spliter import WholeArrayError, split
 from spliter.pipeline import (
     Reduction,
     Rows,
+    _passes,
     lazy,
     mut,
     options,
     pipeline,
     splittable,
 )
+from spliter.testing._equality import equal
 
 VALUES = np.arange(50.0)
 
@@ -371,3 +374,105 @@ def test_after_half_a_change_the_error_comes_again(of_views: bool) -> None:
         pipeline(body)(VALUES, np.zeros(50))
     assert len(used) == 3
     assert len(caught.value.__notes__) == 1
+
+
+def of_other_dtype(frame: Any, x: Any) -> Any:
+    lengths = frame["text"].str.len()  # of batches with missing values: floats
+    x += 1
+    x *= 2
+    return lengths
+
+
+def of_a_caught_conversion(frame: Any, x: Any) -> Any:
+    x *= 2
+    try:
+        total = float(frame["number"].astype("int64").sum())
+    except ValueError:
+        total = -1.0
+    x += 1
+    return total
+
+
+def of_a_conversion(frame: Any, x: Any) -> Any:
+    numbers = frame["number"].astype(float)
+    x *= 2
+    return numbers
+
+
+@pytest.mark.parametrize("body", [of_other_dtype, of_a_caught_conversion, of_a_conversion])
+@pytest.mark.parametrize("last", ["1", "x"])
+def test_frames_that_do_not_convert_beside_changes_of_arrays(body: Any, last: str) -> None:
+    frame = pd.DataFrame({"text": ["ab", None, "c"] * 20, "number": [*["1"] * 59, last]})
+
+    def result(fn: Any) -> Any:
+        x = np.ones(60)
+        try:
+            return fn(frame, x), x
+        except ValueError as error:
+            return str(error), x
+
+    expected = result(body)
+    with options(batch=7, threads=2):
+        assert equal(result(pipeline(body)), expected)
+
+
+CALLS: list[int] = []
+
+
+def failing_above(x: Any) -> Any:
+    CALLS.append(len(x))
+    if (x > 3).any():
+        raise ValueError("too large")
+    return x
+
+
+below = splittable(failing_above, x=Rows(), returns=Rows())
+
+
+def of_many_results(x: Any) -> Any:
+    y = below(x)
+    return [(y + number).sum() for number in range(8)]
+
+
+def of_many_values(x: Any) -> Any:
+    y = below(x)
+    held = [(y + number).sum() for number in range(8)]
+    return float(held[3])
+
+
+@pytest.mark.parametrize("body", [of_many_results, of_many_values])
+def test_over_a_split_blocks_do_not_run_again_for_each_result(body: Any) -> None:
+    parts = split([*[np.zeros(5)] * 9, np.full(5, 9.0)])
+    CALLS.clear()
+    with pytest.raises(ValueError, match="too large"):
+        pipeline(body)(parts)
+    assert len(CALLS) <= 2 * 10 + 1  # and one row
+
+
+def test_over_a_split_what_follows_from_other_calls_is_computed() -> None:
+    kept: list[Any] = []
+
+    def body(x: Any) -> None:
+        kept.extend([x.sum(), below(x).sum(), x.max(), (below(x) * 2).sum(), x * 2])
+
+    with pytest.raises(ValueError, match="too large"):
+        pipeline(body)(split([*[np.zeros(5)] * 9, np.full(5, 9.0)]))
+    CALLS.clear()
+    assert (float(kept[0]), float(kept[2]), float(kept[4].sum())) == (45, 9, 90)
+    for number in (1, 3):
+        with pytest.raises(ValueError, match="too large"):
+            float(kept[number])
+    assert not CALLS
+
+
+def test_over_a_split_nothing_runs_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def interrupted(futures: Any) -> Any:
+        asked.append(futures)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_passes, "gather", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline(lambda x: [(x + number).sum() for number in range(8)])(split([VALUES, VALUES]))
+    assert len(asked) == 1

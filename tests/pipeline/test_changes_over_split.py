@@ -97,19 +97,25 @@ def test_reductions_are_taken_as_they_are_at_the_call(body: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "view_of", [lambda y: y[:, 0], lambda y: y[:, 1:], lambda y: np.flip(y, axis=1)]
+    ("view_of", "is_changed"),
+    [(lambda y: y[:, 0], True), (lambda y: y[:, 1:], True), (lambda y: np.flip(y, axis=1), False)],
 )
-def test_views_of_results_that_were_unknown_are_not_changed(view_of: Any) -> None:
+def test_views_of_results_that_a_pass_has_shown(view_of: Any, is_changed: bool) -> None:
     def body(x: Any) -> Any:
         chosen = x[:, 0] > 0
-        x[chosen] = x[chosen] * 10  # so that the function is not tried on rows
+        x[chosen] = x[chosen] * 10  # the function is tried on a row that a pass has made
         doubled = splittable(lambda a: a * 2, a=Rows(), returns=Rows())(x)
         view = view_of(doubled)
         view += 1
         return doubled
 
-    with split(blocks(TABLE)) as parts, pytest.raises(WholeArrayError):
-        pipeline(body)(parts)
+    with split(blocks(TABLE)) as parts:
+        if is_changed:
+            found = np.concatenate(pipeline(body)(parts))
+            np.testing.assert_allclose(found, body(TABLE.copy()))
+        else:
+            with pytest.raises(WholeArrayError):
+                pipeline(body)(parts)
 
 
 @pytest.mark.parametrize(
@@ -256,3 +262,40 @@ def test_operators_of_objects_that_refuse_ufuncs(body: Callable[[Any], Any]) -> 
     found = np.concatenate(pipeline(body)(split(blocks(TABLE))))
     np.testing.assert_array_equal(found, body(TABLE))
     np.testing.assert_array_equal(pipeline(body)(TABLE), body(TABLE))
+
+
+def of_numbers(x: Any) -> Any:
+    column = (x[:, 0] > 9).sum() + 1
+    y = x[:, : column + 1] * 1
+    y[:, column] = 0
+    y[..., x.mean(axis=0)[:2].argmax()] -= 1
+    order = np.argsort(x.mean(axis=0))
+    bins = np.linspace(x.min(), x.max(), 5)
+    return (
+        *(y, x[:, order], x[:, x.mean(axis=0) > 0], np.roll(x, column, axis=column)),
+        *(x.sum(axis=column), x.std(axis=0, ddof=column), np.histogram(x, bins)[0]),
+    )
+
+
+def test_lazy_numbers_are_indexes_axes_and_options() -> None:
+    with split(blocks(TABLE)) as parts:
+        for found, expected in zip(pipeline(of_numbers)(parts), of_numbers(TABLE), strict=True):
+            whole = np.concatenate(found) if isinstance(found, list) else found
+            np.testing.assert_allclose(whole, expected)
+
+
+@pytest.mark.parametrize("chosen", [lambda x: x, lambda x: x[x > 0]])
+def test_results_of_functions_of_changed_rows_change(chosen: Any) -> None:
+    doubled = splittable(lambda a: np.asarray(a) * 2, a=Rows(), returns=Rows())
+
+    def body(x: Any) -> Any:
+        z = x * 1
+        z[z > 1] -= 1
+        y = doubled(chosen(z))
+        y += 1
+        y[y > 2] = 0
+        return y
+
+    with split(blocks(TABLE[:, 0])) as parts:
+        found = np.concatenate(pipeline(body)(parts))
+    np.testing.assert_allclose(found, body(TABLE[:, 0].copy()))

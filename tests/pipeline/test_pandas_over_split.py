@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from spliter import WholeArrayError, split
-from spliter.pipeline import Groups, Rows, pipeline, splittable
+from spliter.pipeline import Groups, Rows, options, pipeline, splittable
 from tests.pipeline.test_pandas import FRAME, PLACES, PROGRAMS, TEXTS, UNKNOWN, same
 
 pytestmark = pytest.mark.filterwarnings("ignore:Series.dt")  # old names of properties
@@ -101,3 +101,16 @@ def test_groups_of_labels_are_refused(name: str) -> None:
     with pytest.raises(WholeArrayError):
         pipeline(body)(split(cut(frame)))
     same(pipeline(body)(frame), body(frame))
+
+
+def test_sizes_of_frames() -> None:
+    frame = pd.DataFrame({"a": range(9), "b": 1.5})
+
+    def body(frame: Any) -> Any:
+        none = frame[frame["a"] < 0]
+        return frame.size, frame["a"].size, frame.empty, none.size, none["a"].empty
+
+    with split([frame[:4], frame[4:]]) as parts:
+        assert pipeline(body)(parts) == body(frame)
+    with options(batch=2):
+        assert pipeline(body)(frame) == body(frame)
