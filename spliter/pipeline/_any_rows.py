@@ -93,11 +93,18 @@ def check_mistake(fn: Any, args: Any, kwargs: Any, lazies: Sequence[Lazy]) -> No
     if not of_rows or of_frames or not _is_of_numpy(fn):
         return
     numbers = {id(each): number for number, each in enumerate(of_rows)}
+    callbacks = []
 
     def placed(each: Any) -> Any:
-        return Place(numbers[id(each)]) if id(each) in numbers else computed(each)
+        if id(each) in numbers:
+            return Place(numbers[id(each)])
+        value = computed(each)
+        callbacks.append(callable(value) and not isinstance(value, type))
+        return value.copy() if isinstance(value, np.ndarray) else value  # it may change
 
     filled = Filled(fn, mapped(placed, args), mapped(placed, kwargs))
+    if any(callbacks):
+        return
     errors = [result_of(filled, [ones(each, rows) for each in of_rows]) for rows in TRIED]
     if all(type(each) in MISTAKES for each in errors):
         check_for_any_rows(filled, of_rows, errors)

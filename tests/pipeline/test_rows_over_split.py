@@ -392,6 +392,24 @@ def test_functions_that_need_all_rows_are_refused(body: Any) -> None:
         pipeline(body)(parts)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, target, add: np.copyto(target, x),
+        lambda x, target, add: np.put(target, x.astype(int), 5),
+        lambda x, target, add: np.add(x, 1, out=target),
+        lambda x, target, add: np.piecewise(x, [x > 1], [add, 0]),
+        lambda x, target, add: np.apply_along_axis(add, 1, x),
+    ],
+)
+def test_calls_that_are_refused_change_nothing_and_call_nothing(call: Any) -> None:
+    target, asked = np.zeros((60, 4)), list[Any]()
+    with split(np.split(X, [20])) as parts, pytest.raises(WholeArrayError):
+        pipeline(lambda x: call(x, target, asked.append))(parts)
+    assert not target.any()
+    assert not asked
+
+
 def test_rows_of_another_width_are_refused_at_the_call() -> None:
     def body(x: Any) -> Any:
         positive = x[:, 0] > 0
