@@ -311,4 +311,5 @@ def with_results(argument: Any, kind: type[Any]) -> Any:
         return argument.result()
     if isinstance(argument, dict):
         return {key: resolve(value) for key, value in argument.items()}
-    return type(argument)(map(resolve, argument))
+    # `map` would end at a StopIteration of a task.
+    return type(argument)([resolve(each) for each in argument])

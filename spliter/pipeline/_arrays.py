@@ -130,12 +130,6 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         """Yield rows: views, lazy in a decorated function."""
         return (self[at] for at in range(len(self)))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Evaluate, and return the array."""
-        if copy is None and _is_pandas(sys._getframe(1)):  # which copies arrays that it keeps
-            copy = True
-        return super().__array__(dtype, copy)
-
     def __bytes__(self) -> bytes:
         """Evaluate, and return a copy of the memory."""
         return bytes(compute(self))

@@ -155,7 +155,7 @@ def raise_kept(graph: Graph, thread: threading.Thread | None = None) -> None:
     """
     for owner, error in graph.errors:
         if thread in (None, owner) and not has_raised(graph, error):
-            graph.raised.append(error)
+            note_raised(graph, error)
             raise error
 
 
@@ -212,8 +212,12 @@ def _evaluate(graph: Graph) -> None:
 
 def has_raised(graph: Graph, error: Exception) -> bool:
     """Return whether the program has got an error, or one like it of a call that ran again."""
-    like = type(error), str(error)
-    return any(each is error or (type(each), str(each)) == like for each in graph.raised)
+    return (type(error), str(error)) in graph.raised
+
+
+def note_raised(graph: Graph, error: Exception) -> None:
+    """Note that the program gets an error, of which the frames hold values."""
+    graph.raised.append((type(error), str(error)))
 
 
 class LostGraph(Graph):
@@ -235,7 +239,7 @@ class LostGraph(Graph):
         """Raise the error again; the thread whose it is need not do so."""
         graph = self.graph.root()
         if not has_raised(graph, self.error):
-            graph.raised.append(self.error)
+            note_raised(graph, self.error)
         raise self.error.with_traceback(self.traceback)
 
 

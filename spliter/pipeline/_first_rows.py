@@ -56,6 +56,8 @@ def try_first_rows(
         pairs = list(zip(results, outputs, strict=True))
         metas = tuple([of_length(meta_of(value), kind, None) for value, kind in pairs])
         tried = Tried(metas, tuple([_without_rows(*pair) for pair in pairs]))
+        if all(isinstance(kind, Unknown) or kind == Rows() for kind in outputs):
+            call.tried[rows] = tuple(results)
         found = zip(tried.empties, outputs, strict=True)
         if not any(isinstance(kind, Unknown) and empty is None for empty, kind in found):
             break
@@ -126,10 +128,12 @@ class _FirstRows:
 
     def _made(self, node: Node, kind: SplitType) -> Any:
         call = cast(Call, node.call)
+        at = next(at for at, each in call.live_outputs() if each is node)
+        if self.rows in call.tried and kind in (Rows(), Unknown()):
+            return call.tried[self.rows][at]
         self.calls += 1
         if call.writes or self.calls > MAX_CALLS:
             raise NoFirstRowsError
-        at = next(at for at, each in call.live_outputs() if each is node)
         known = tuple([None if _has_length(each) else Unknown() for each in call.inputs])
         for typing in call.annotation.typings(call, known):
             made = typing.outputs[at]

@@ -158,7 +158,7 @@ class Call:
 
     __slots__ = (
         "annotation", "args", "errcall", "error", "errstate", "fn", "has_run", "inputs", "into",
-        "kwargs", "number", "outputs", "runs", "site", "writes",
+        "kwargs", "number", "outputs", "runs", "site", "tried", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -187,6 +187,8 @@ class Call:
         self.runs = 0
         """How often it has run for numbers, whose calls run alone."""
         self.outputs: tuple[weakref.ref[Node], ...] = ()
+        self.tried: dict[int, tuple[Any, ...]] = {}
+        """Results for the first rows, by the number of these."""
 
     @property
     def name(self) -> str:
@@ -290,7 +292,7 @@ class Graph:
         """The one that has made the pending calls."""
         self.errors: list[tuple[threading.Thread, Exception]] = []
         """What calls of a thread have raised in another one."""
-        self.raised: list[Exception] = []
+        self.raised: list[tuple[type, str]] = []
         """Those of them, and others, that the program has got."""
         self.broken: Exception | None = None
         """What a call has raised that has left arrays partly written; any use raises it again."""

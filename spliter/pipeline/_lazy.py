@@ -63,9 +63,10 @@ class Lazy:
         return getattr(compute(self), name)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Evaluate, and return the array."""
+        """Evaluate, and return the array; to pandas, which copies arrays that it keeps, a copy."""
         self._graph.root().has_escaped = True
-        return np.array(compute(self), dtype, copy=copy)
+        is_for_pandas = str(sys._getframe(1).f_globals.get("__name__")).startswith("pandas.")
+        return np.array(compute(self), dtype, copy=is_for_pandas or copy)
 
     def __copy__(self) -> Any:
         """Copy the value."""

@@ -199,8 +199,8 @@ def run_pass(partition: Partition, spec: Pass, options: Options, carried: Any = 
                 kept.append(found[at])
             for parts, (at, _) in zip(partials, spec.reductions, strict=True):
                 parts.append(Run(index[0], index[0], found.get(at, Nothing())))
-        kinds = [kind for _, kind in spec.reductions]
-        return (*rows, *map(combine_runs, kinds, partials))
+        pairs = zip(spec.reductions, partials, strict=True)
+        return (*rows, *[combine_runs(kind, runs) for (_, kind), runs in pairs])
     finally:
         RUNNING.reset(running)
         CURRENT.reset(token)

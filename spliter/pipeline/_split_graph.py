@@ -14,7 +14,7 @@ from typing import Any
 from spliter._errors import InvalidArgumentError, WholeArrayError
 from spliter._split import Split
 from spliter.pipeline._columns import narrow
-from spliter.pipeline._evaluate import claim, run_whole
+from spliter.pipeline._evaluate import claim, note_raised, run_whole
 from spliter.pipeline._graph import RUNNING, Call, Graph, Node, Typing
 from spliter.pipeline._lazy import Lazy, give_copies
 from spliter.pipeline._metas import Meta
@@ -48,6 +48,8 @@ class SplitGraph(Graph):
         self.rank = True, next(_NUMBERS)
         self.given_up: list[Call] = []
         """Calls that were pending with one that has failed."""
+        self.failed: set[int | None] = set()
+        """Numbers of calls that have failed in tasks."""
         self.has_failed = False
         """Whether there may be values that no pending call makes."""
         self.watched: weakref.finalize[..., Any] | None = None
@@ -71,7 +73,7 @@ class SplitGraph(Graph):
             try:
                 yield
             except Exception as error:
-                self.raised.append(error)
+                note_raised(self, error)
                 raise
 
     def check_at_client(self, node: Node) -> None:
@@ -140,9 +142,6 @@ class SplitGraph(Graph):
         tried = pending
         try:
             with self._undone_if_it_fails():
-                for call in pending:
-                    if call.error is not None:  # it has failed already
-                        raise call.error
                 while pending:
                     before, pending = pending, self._run_pass(pending)
                     if pending == before:
@@ -183,18 +182,11 @@ class SplitGraph(Graph):
         These raise again where it is used.
         """
         calls = with_makers(self.given_up)
-        lost: set[Call] = set()
-        error: Exception | None = None
-        while waiting := _held(calls, lost):
-            error = self._error_of(waiting)
-            failed = {call for call in calls if call.number == getattr(error, FAILED, None)}
-            if failed <= lost:  # none, or it is not known which one
-                break
-            for call in failed:
-                call.error = error
-            lost |= failed
-        for call in waiting if error else ():
-            self._error_of([call])
+        waiting = _held(calls, self.failed)
+        if waiting and self._error_of(waiting) is not None:  # another one has failed
+            for call in waiting:
+                if call in _held(calls, self.failed):
+                    self._error_of([call])
         self.given_up = []
 
     def _error_of(self, calls: Sequence[Call]) -> Exception | None:
@@ -212,8 +204,9 @@ class SplitGraph(Graph):
         """Go back to the last pass that has succeeded; values needed later are computed anew."""
         try:
             yield
-        except BaseException:  # Ctrl-C, too
+        except BaseException as error:  # Ctrl-C, too
             self.has_failed = True
+            self.failed.add(getattr(error, FAILED, None))
             self.given_up += self.passes.undo()
             raise
 
@@ -281,10 +274,11 @@ class SplitGraph(Graph):
         return self.passes.collection_of(node)
 
 
-def _held(calls: Sequence[Call], lost: set[Call]) -> list[Call]:
+def _held(calls: Sequence[Call], failed: set[int | None]) -> list[Call]:
     """Return the calls whose results the program holds and does not have, and that can run."""
+    lost: set[Call] = set()
     for call in calls:  # in program order
-        if any(node.call in lost for node in call.inputs):
+        if call.number in failed or any(node.call in lost for node in call.inputs):
             lost.add(call)
     return [
         call

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spliter.pipeline import options, pipeline
+from spliter.pipeline import Rows, broadcast, mut, options, pipeline, splittable
 from tests.pipeline.test_pandas import same
 
 ROWS = 12
@@ -170,3 +170,23 @@ def test_frames_of_the_body_take_numbers(name: str, kind: str) -> None:
         )
 
     check(body)
+
+
+def test_series_of_results_of_functions_share_no_memory_with_them() -> None:
+    def changing(x: Any) -> Any:
+        x += 1
+        return x * 2
+
+    changed = splittable(changing, x=mut(Rows()), returns=Rows())
+    fixed = splittable(lambda x: np.arange(3.0), x=Rows(), returns=broadcast)
+
+    def body(x: Any) -> Any:
+        one, other = changed(x), fixed(x)
+        series, index = pd.Series(one), pd.Index(other)
+        series.iloc[1] = 99.0
+        other += 1
+        return one[1], series[1], other[0], index[0]
+
+    expected = body(np.ones(30))
+    with options(batch=7, threads=2):
+        assert pipeline(body)(np.ones(30)) == expected

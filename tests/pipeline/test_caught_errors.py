@@ -459,10 +459,10 @@ def test_over_a_split_what_follows_from_other_calls_is_computed() -> None:
         pipeline(body)(split([*[np.zeros(5)] * 9, np.full(5, 9.0)]))
     CALLS.clear()
     assert (float(kept[0]), float(kept[2]), float(kept[4].sum())) == (45, 9, 90)
+    assert not CALLS
     for number in (1, 3):
         with pytest.raises(ValueError, match="too large"):
             float(kept[number])
-    assert not CALLS
 
 
 def test_over_a_split_nothing_runs_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -476,3 +476,39 @@ def test_over_a_split_nothing_runs_after_an_interrupt(monkeypatch: pytest.Monkey
     with pytest.raises(KeyboardInterrupt):
         pipeline(lambda x: [(x + number).sum() for number in range(8)])(split([VALUES, VALUES]))
     assert len(asked) == 1
+
+
+def test_over_a_split_many_calls_that_fail_run_a_few_times() -> None:
+    kept: list[Any] = []
+
+    def body(x: Any) -> None:
+        kept.extend(below(x + number).sum() for number in range(30))
+        kept.extend((x + number).sum() for number in range(10))
+
+    CALLS.clear()
+    with pytest.raises(ValueError, match="too large"):
+        pipeline(body)(split([np.zeros(5) - 40, np.zeros(7) - 40, np.full(3, 9.0)]))
+    assert CALLS.count(5) <= 4 * 30
+    assert float(kept[-1]) == 12 * -31 + 3 * 18
+
+
+def test_over_a_split_errors_that_are_caught_are_not_tried_again() -> None:
+    def body(x: Any) -> Any:
+        found = []
+        for number in range(12):
+            try:
+                found.append(float(below(x + number).sum()))
+            except ValueError:
+                found.append(-1.0)
+        return found
+
+    CALLS.clear()
+    parts = split([np.zeros(5) - 40, np.zeros(7) - 40, np.full(3, 9.0)])
+    assert pipeline(body)(parts) == [-1.0] * 12
+    assert CALLS.count(5) <= 2 * 12
+
+
+def test_over_a_split_a_stop_of_iteration_is_raised() -> None:
+    first = splittable(lambda x: next(iter(x[x > 3])), x=Rows(), returns=Reduction(merge=max))
+    with pytest.raises(StopIteration):
+        pipeline(first)(split([np.full(5, 9.0), np.zeros(5)]))

@@ -69,6 +69,27 @@ def test_values_that_follow_from_many_calls_are_known(count: int) -> None:
     np.testing.assert_array_equal(np.concatenate(found), body(COUNTED))
 
 
+@pytest.mark.parametrize("is_split", [False, True])
+def test_the_first_row_is_made_once_by_each_call(is_split: bool) -> None:
+    rows: list[int] = []
+
+    def counted(x: Any) -> Any:
+        rows.append(len(x))
+        return x + 1
+
+    fn = splittable(counted, x=Rows(), returns=Rows())
+
+    def body(x: Any) -> Any:
+        for _ in range(30):
+            x = fn(x)
+        return x.sum()
+
+    with options(batch=7):
+        found = pipeline(body)(split(np.split(COUNTED, [10, 20])) if is_split else COUNTED)
+    assert found == COUNTED.sum() + 30 * len(COUNTED)
+    assert rows.count(1) == 30
+
+
 def of_look_ups(x: Any) -> Any:
     found = squares(x)
     return found.dtype, found.ndim, np.empty(2, found.dtype).dtype, (found + 1).sum()

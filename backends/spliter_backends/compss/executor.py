@@ -257,7 +257,8 @@ def _local_argument(argument: Any) -> Any:
 def _call_locally(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Make a call in this process, with futures replaced by their results."""
     return fn(
-        *map(_with_results, args), **{name: _with_results(value) for name, value in kwargs.items()}
+        *[_with_results(each) for each in args],
+        **{name: _with_results(value) for name, value in kwargs.items()},
     )
 
 

@@ -177,7 +177,8 @@ def _run(
         return
     outer = _in_task.set(True)
     try:
-        result = fn(*map(_with_results, args), **{k: _with_results(v) for k, v in kwargs.items()})
+        given = [_with_results(each) for each in args]  # `map` would end at a StopIteration
+        result = fn(*given, **{k: _with_results(v) for k, v in kwargs.items()})
     except BaseException as error:  # noqa: BLE001 -- stored in the future
         _in_task.reset(outer)
         # sys.exit in a task must not end the program that requests the result.
