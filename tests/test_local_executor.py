@@ -200,6 +200,15 @@ def test_an_error_reaches_those_that_depend_on_the_task() -> None:
         dependent.result(WAIT)
 
 
+@pytest.mark.parametrize("given", [lambda future: future, lambda future: [future, future]])
+def test_an_error_that_ends_iterations_reaches_them_too(given: Any) -> None:
+    executor = LocalExecutor(threads=2)
+    failed = executor.submit(lambda: next(iter(())), (), {})
+    after = executor.submit(lambda *values: values, (1, given(failed), 2), {})
+    with pytest.raises(StopIteration):
+        after.result(timeout=WAIT)
+
+
 def test_a_task_that_has_not_started_can_be_cancelled() -> None:
     executor = LocalExecutor(threads=1)
     go = threading.Event()

@@ -36,6 +36,7 @@ from spliter.pipeline._indexes import (
     has_all_rows,
     is_basic,
     is_number,
+    with_values,
     written_out,
 )
 from spliter.pipeline._lazy import BINARY, Lazy, compute, computed, is_array
@@ -442,15 +443,6 @@ def _call_method(method: Callable[..., Any], value: LazyArray, *args: Any, **kwa
     if function is _clip or function in FUNCTIONS or function in RULES or is_ufunc:
         return function(value, *args, **kwargs)
     return plain(method, (value, *args), kwargs)
-
-
-def with_values(key: Any) -> Any:
-    """Return an index over a Split with values in place of lazy ones that have no rows."""
-    if isinstance(key, tuple):
-        return tuple(map(with_values, key))
-    if isinstance(key, slice):
-        return slice(*map(with_values, (key.start, key.stop, key.step)))
-    return compute(key) if type(key) is LazyArray and not has_rows(key) else key
 
 
 def _is_mask(key: Any) -> bool:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from spliter.pipeline._lazy import Lazy
+from spliter.pipeline._any_rows import has_rows
+from spliter.pipeline._lazy import Lazy, compute
 from spliter.pipeline._metas import ArrayMeta
 
 
@@ -60,3 +61,13 @@ def is_number(value: Any) -> bool:
     if isinstance(value, Lazy):
         return isinstance(value._node.meta, ArrayMeta) and not value._node.meta.shape
     return np.ndim(value) == 0
+
+
+def with_values(key: Any) -> Any:
+    """Return an index over a Split with values in place of lazy ones that have no rows."""
+    if isinstance(key, tuple):
+        return tuple(map(with_values, key))
+    if isinstance(key, slice):
+        return slice(*map(with_values, (key.start, key.stop, key.step)))
+    is_array = isinstance(key, Lazy) and isinstance(key._node.meta, ArrayMeta)
+    return compute(key) if is_array and not has_rows(key) else key
