@@ -62,7 +62,8 @@ class LazyObject(Lazy):
         return LazyObject if isinstance(value, np.ndarray) else type(value)
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, Lazy) and isinstance(key._node.meta, FrameMeta):
+        is_here = type(self._graph.root()) is Graph
+        if is_here and isinstance(key, Lazy) and isinstance(key._node.meta, FrameMeta):
             return capture(operator.getitem, (self, key), {}, WHOLE)
         if isinstance(found := known(self), Lazy) and found._node.is_pending:  # over a Split
             return operator.getitem(found, key)

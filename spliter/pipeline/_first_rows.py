@@ -164,7 +164,7 @@ def _has_length(node: Node) -> bool:
 def of_length(meta: Meta, kind: SplitType, length: int | None) -> Meta:
     """Return the meta of a result from that for some rows."""
     if isinstance(kind, Unknown):
-        if (0 in meta.shape) if isinstance(meta, ArrayMeta) else (meta and not meta.length):
+        if (0 in meta.shape) if isinstance(meta, ArrayMeta) else (meta and meta.length == 0):
             return None  # of no rows
         length = None
     elif not isinstance(kind, Axis):

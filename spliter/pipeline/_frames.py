@@ -52,6 +52,7 @@ from spliter.pipeline._lazy import (
     is_frame,
 )
 from spliter.pipeline._metas import FrameMeta
+from spliter.pipeline._row_calls import check_views
 
 DTYPES: Final = ("dtype", "dtypes")
 
@@ -236,6 +237,8 @@ class LazyFrame(Lazy):
         """Capture a call that makes a changed copy, if possible; return whether it was captured."""
         if not self._node.is_pending or self._is_grouped(column):
             return False
+        if is_over_split(self):
+            check_views(self)  # it may be another form of a value that the program holds
         changed = capture_frame(fn, rule, (self, *args), {})
         if is_captured := self._node.is_pending:
             self._replace(changed)
@@ -277,6 +280,8 @@ def _in_place(name: str) -> Callable[..., Any]:
         is_named = isinstance(other, LazyFrame) or is_frame(other)
         with graph_of(value, other):  # no other thread may evaluate in between
             if value._node.is_pending and not (is_named or value._is_grouped()):
+                if is_over_split(value):
+                    check_views(value)
                 value._replace(_operate(function, (value, other)))
             else:
                 node = value._node

@@ -512,3 +512,20 @@ def test_over_a_split_a_stop_of_iteration_is_raised() -> None:
     first = splittable(lambda x: next(iter(x[x > 3])), x=Rows(), returns=Reduction(merge=max))
     with pytest.raises(StopIteration):
         pipeline(first)(split([np.full(5, 9.0), np.zeros(5)]))
+
+
+def test_over_a_split_the_results_of_a_call_are_kept_together() -> None:
+    two = splittable(lambda x: (x + 1, x - 1), x=Rows(), returns=(Rows(), Rows()))
+
+    def body(x: Any) -> Any:
+        one, other = two(x)
+        ratio = one / (x.min() + 3)
+        other[other < 4] = 2.0
+        with contextlib.suppress(ValueError):
+            float(below(other).sum())
+        doubled = other * 2
+        return other, ratio, doubled
+
+    found = pipeline(body)(split([VALUES[:20], VALUES[20:]]))
+    for blocks, expected in zip(found, body(VALUES), strict=True):
+        np.testing.assert_array_equal(np.concatenate(blocks), expected)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from spliter import WholeArrayError, split
-from spliter.pipeline import Groups, Rows, options, pipeline, splittable
+from spliter.pipeline import Groups, Rows, options, pipeline, splittable, unknown
 from tests.pipeline.test_pandas import FRAME, PLACES, PROGRAMS, TEXTS, UNKNOWN, same
 
 pytestmark = pytest.mark.filterwarnings("ignore:Series.dt")  # old names of properties
@@ -114,3 +114,33 @@ def test_sizes_of_frames() -> None:
         assert pipeline(body)(parts) == body(frame)
     with options(batch=2):
         assert pipeline(body)(frame) == body(frame)
+
+
+def of_rows_set(frame: Any) -> Any:
+    frame.loc[frame["a"] > 7, "b"] = 0.0
+    return frame
+
+
+def of_columns_set(frame: Any) -> Any:
+    frame["c"] = frame["a"] * 2
+    frame["a"] += 1
+    return frame
+
+
+def of_a_filter(frame: Any) -> Any:
+    return frame[frame["a"] > 7]
+
+
+@pytest.mark.parametrize("body", [of_rows_set, of_columns_set, of_a_filter])
+@pytest.mark.parametrize("least", [0, 3, 400, 4000])
+def test_frames_of_unknown_rows_change_or_are_refused(body: Any, least: int) -> None:
+    frame = pd.DataFrame({"a": range(1000), "b": 1.5})
+    chosen = splittable(lambda frame: frame[frame["a"] >= least], frame=Rows(), returns=unknown)
+    expected = body(chosen(frame))
+    with split([frame[:600], frame[600:600], frame[600:]]) as parts:
+        try:
+            found = pd.concat(pipeline(lambda frame: body(chosen(frame)))(parts))
+        except WholeArrayError:  # nothing is known of rows that are none of the first hundred
+            assert least > 100
+        else:
+            same(found, expected)
