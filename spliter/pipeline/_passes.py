@@ -146,15 +146,11 @@ class Passes:
         for node in (*self.members, *self.carried):
             number_of(node)
         wanted = {node for call in postponed for node in call.inputs}
-        # Other results of a call stay with one that does: it does not run again for them.
-        needed = {each.call for each in self.carried if each.is_held or each in wanted}
-        kept = [each for each in self.carried if each.call in needed or not chosen]
+        kept = [each for each in self.carried if each.is_held or each in wanted or not chosen]
         calls, rows, reductions = [], [*kept, *returned], []
         for call, typing in chosen:
             calls.append(sent(call, typing, number_of, numbers))
-            outputs = call.live_outputs()
-            is_needed = any(node.is_held or node in wanted for _, node in outputs)
-            for at, node in outputs:
+            for at, node in call.live_outputs():
                 kind = typing.outputs[at]
                 if isinstance(kind, Broadcast | Groups):
                     kind = Reduction(None, functools.partial(merge_pair, kind), commutative=True)
@@ -162,7 +158,7 @@ class Passes:
                     reductions.append((node, WithErrstate.of(kind, {**call.errstate})))
                     if kind.takes_start:
                         self.split.resolve_item_indexes()
-                elif is_needed and node not in kept:
+                elif (node.is_held or node in wanted) and node not in kept:
                     rows.append(node)
         spec = Pass(
             tuple(numbers[node] for node in self.members),

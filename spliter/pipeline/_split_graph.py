@@ -182,12 +182,28 @@ class SplitGraph(Graph):
         These raise again where it is used.
         """
         calls = with_makers(self.given_up)
-        waiting = _held(calls, self.failed)
+        waiting = self._waiting(calls)
         if waiting and self._error_of(waiting) is not None:  # another one has failed
             for call in waiting:
-                if call in _held(calls, self.failed):
+                if call in self._waiting(calls):
                     self._error_of([call])
         self.given_up = []
+
+    def _waiting(self, calls: Sequence[Call]) -> list[Call]:
+        """Return the calls whose results the program holds and does not have, and that can run."""
+        lost: set[Call] = set()
+        for call in calls:  # in program order
+            if call.number in self.failed or any(node.call in lost for node in call.inputs):
+                lost.add(call)
+
+        def is_missing(node: Node) -> bool:
+            return node.is_held and node.is_pending and node not in self.passes.kinds
+
+        return [
+            call
+            for call in calls
+            if call not in lost and any(is_missing(node) for _, node in call.live_outputs())
+        ]
 
     def _error_of(self, calls: Sequence[Call]) -> Exception | None:
         """Run calls; return the error that one of them raises."""
@@ -272,20 +288,6 @@ class SplitGraph(Graph):
         if node.meta is None:
             self.learn(node)
         return self.passes.collection_of(node)
-
-
-def _held(calls: Sequence[Call], failed: set[int | None]) -> list[Call]:
-    """Return the calls whose results the program holds and does not have, and that can run."""
-    lost: set[Call] = set()
-    for call in calls:  # in program order
-        if call.number in failed or any(node.call in lost for node in call.inputs):
-            lost.add(call)
-    return [
-        call
-        for call in calls
-        if call not in lost
-        and any(node.is_held and node.is_pending for _, node in call.live_outputs())
-    ]
 
 
 def _free(reference: weakref.ref[SplitGraph]) -> None:

@@ -514,7 +514,7 @@ def test_over_a_split_a_stop_of_iteration_is_raised() -> None:
         pipeline(first)(split([np.full(5, 9.0), np.zeros(5)]))
 
 
-def test_over_a_split_the_results_of_a_call_are_kept_together() -> None:
+def test_over_a_split_what_has_been_computed_after_an_error_is_not_tried_again() -> None:
     two = splittable(lambda x: (x + 1, x - 1), x=Rows(), returns=(Rows(), Rows()))
 
     def body(x: Any) -> Any:
