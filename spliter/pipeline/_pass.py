@@ -149,9 +149,10 @@ def sent(
     """Return a call in the form that is sent to partitions."""
     args, kwargs = call.filled(number_of)
     into = None if call.into is None else number_of(call.into)
-    for _, node in call.live_outputs():
+    pending = {at: node for at, node in call.live_outputs() if node.is_pending}
+    for node in pending.values():
         numbers.setdefault(node, len(numbers))
-    outputs = [None if (made := each()) is None else numbers[made] for each in call.outputs]
+    outputs = [numbers[pending[at]] if at in pending else None for at in range(len(call.outputs))]
     fn = (typing.is_checked and typing.fn) or first_step(call.fn, typing.outputs)
     annotation: Any = call.annotation
     if typing.is_checked:

@@ -154,11 +154,11 @@ class Passes:
                 kind = typing.outputs[at]
                 if isinstance(kind, Broadcast | Groups):
                     kind = Reduction(None, functools.partial(merge_pair, kind), commutative=True)
-                if isinstance(kind, Reduction):
+                if isinstance(kind, Reduction) and node.is_pending:
                     reductions.append((node, WithErrstate.of(kind, {**call.errstate})))
                     if kind.takes_start:
                         self.split.resolve_item_indexes()
-                elif (node.is_held or node in wanted) and node not in kept:
+                elif node in self.kinds and node not in kept and (node.is_held or node in wanted):
                     rows.append(node)
         spec = Pass(
             tuple(numbers[node] for node in self.members),

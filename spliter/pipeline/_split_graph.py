@@ -135,7 +135,7 @@ class SplitGraph(Graph):
     def evaluate(self) -> bool:
         """Run all pending calls, in as many passes as they need."""
         self.locks.end()
-        pending, self.pending = needed(self.pending), []
+        pending, self.pending = self._with_lost(needed(self.pending)), []
         narrow(pending)
         self.recorder = WarningRecorder()
         self.is_running = True
@@ -158,6 +158,20 @@ class SplitGraph(Graph):
             self.free()
         self.recorder.report()
         return True
+
+    def _with_lost(self, pending: list[Call]) -> list[Call]:
+        """Return calls, with those of which a result was not stored, as another one was."""
+        kinds = self.passes.kinds
+        while lost := {
+            node.call
+            for call in pending
+            for node in call.inputs
+            if node.call is not None and node.call.has_run and node not in kinds
+        }:
+            for each in lost:
+                each.has_run = False
+            pending = with_makers(pending)
+        return pending
 
     def finish(self, *, has_failed: bool = False) -> None:
         """Compute all that the program holds.

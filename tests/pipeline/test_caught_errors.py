@@ -529,3 +529,25 @@ def test_over_a_split_what_has_been_computed_after_an_error_is_not_tried_again()
     found = pipeline(body)(split([VALUES[:20], VALUES[20:]]))
     for blocks, expected in zip(found, body(VALUES), strict=True):
         np.testing.assert_array_equal(np.concatenate(blocks), expected)
+
+
+def test_over_a_split_results_that_were_not_stored_are_made_again() -> None:
+    several = splittable(
+        lambda x: (x + 1, x - 1, x.sum()),
+        x=Rows(),
+        returns=(Rows(), Rows(), Reduction(merge=operator.add)),
+    )
+
+    def body(x: Any) -> Any:
+        one, other, total = several(x)
+        ratio = one / total
+        del one
+        with contextlib.suppress(ValueError):
+            float(below(x).sum())
+        largest = float(other.max())  # of `one` nothing is stored
+        return ratio * 2, other, largest, total
+
+    found = pipeline(body)(split([VALUES[:20], VALUES[20:]]))
+    for made, expected in zip(found, body(VALUES), strict=True):
+        whole = np.concatenate(made) if isinstance(made, list) else made
+        np.testing.assert_allclose(whole, expected)
