@@ -132,9 +132,11 @@ def test_an_idle_worker_does_not_steal_copies_of_aligned_blocks(client: Client) 
 
 
 def test_aligned_where_it_already_is_moves_nothing(client: Client) -> None:
-    x = da.from_array(np.ones((100, 3)), chunks=(10, 3)).persist()
-    y = x.sum(axis=1).persist()
-    wait([x, y])
+    x, y = [], []
+    for worker in sorted(client.nthreads()) * 5:  # where Dask would put them is up to it
+        x.append(client.submit(np.ones, (10, 3), workers=[worker], pure=False))
+        y.append(client.submit(np.sum, x[-1], axis=1, workers=[worker], pure=False))
+    wait([*x, *y])
     parts = split(x, y)
     assert sum(client.gather(parts.map(dot))) == 900.0
     assert parts.moved.aligned_blocks == 0
