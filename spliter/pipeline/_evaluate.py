@@ -216,7 +216,7 @@ def has_raised(graph: Graph, error: Exception) -> bool:
 
 
 def note_raised(graph: Graph, error: Exception) -> None:
-    """Note that the program gets an error, of which the frames hold values."""
+    """Note that the program gets an error; not the error itself, whose traceback holds values."""
     graph.raised.append((type(error), str(error)))
 
 

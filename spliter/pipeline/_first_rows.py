@@ -56,8 +56,8 @@ def try_first_rows(
         pairs = list(zip(results, outputs, strict=True))
         metas = tuple([of_length(meta_of(value), kind, None) for value, kind in pairs])
         tried = Tried(metas, tuple([_without_rows(*pair) for pair in pairs]))
-        if all(isinstance(kind, Unknown) or kind == Rows() for kind in outputs):
-            call.tried[rows] = tuple(results)
+        if rows == 1 and all(isinstance(kind, Unknown) or kind == Rows() for kind in outputs):
+            call.first = tuple(results)  # so that it is made once in a chain of calls
         found = zip(tried.empties, outputs, strict=True)
         if not any(isinstance(kind, Unknown) and empty is None for empty, kind in found):
             break
@@ -129,8 +129,8 @@ class _FirstRows:
     def _made(self, node: Node, kind: SplitType) -> Any:
         call = cast(Call, node.call)
         at = next(at for at, each in call.live_outputs() if each is node)
-        if self.rows in call.tried and kind in (Rows(), Unknown()):
-            return call.tried[self.rows][at]
+        if self.rows == 1 and call.first is not None and kind in (Rows(), Unknown()):
+            return call.first[at]
         self.calls += 1
         if call.writes or self.calls > MAX_CALLS:
             raise NoFirstRowsError

@@ -157,8 +157,8 @@ class Call:
     """
 
     __slots__ = (
-        "annotation", "args", "errcall", "error", "errstate", "fn", "has_run", "inputs", "into",
-        "kwargs", "number", "outputs", "runs", "site", "tried", "writes",
+        "annotation", "args", "errcall", "error", "errstate", "first", "fn", "has_run", "inputs",
+        "into", "kwargs", "number", "outputs", "runs", "site", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -187,8 +187,8 @@ class Call:
         self.runs = 0
         """How often it has run for numbers, whose calls run alone."""
         self.outputs: tuple[weakref.ref[Node], ...] = ()
-        self.tried: dict[int, tuple[Any, ...]] = {}
-        """Results for the first rows, by the number of these."""
+        self.first: tuple[Any, ...] | None = None
+        """Results for the first row, if they have a row."""
 
     @property
     def name(self) -> str:

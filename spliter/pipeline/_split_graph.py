@@ -49,7 +49,7 @@ class SplitGraph(Graph):
         self.given_up: list[Call] = []
         """Calls that were pending with one that has failed."""
         self.failed: set[int | None] = set()
-        """Numbers of calls that have failed in tasks."""
+        """Numbers of calls that have failed in tasks; ``None`` for errors of no call."""
         self.has_failed = False
         """Whether there may be values that no pending call makes."""
         self.watched: weakref.finalize[..., Any] | None = None
