@@ -285,6 +285,7 @@ class Graph:
     """
 
     def __init__(self, *, returns: bool) -> None:
+        self.locks = Locks()  # first, as ``__del__`` needs it
         self.returns = returns
         self.pending: list[Call] = []
         self.lock: Any = threading.RLock()
@@ -297,7 +298,6 @@ class Graph:
         self.broken: Exception | None = None
         """What a call has raised that has left arrays partly written; any use raises it again."""
         self.sources: dict[int, Node] = {}
-        self.locks = Locks()
         self.views: list[tuple[weakref.ref[Any], Callable[[], Any], Any]] = []
         """Lazy views of pending values, functions that return these values, and the indexes."""
         self.has_escaped = False

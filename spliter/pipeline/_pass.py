@@ -311,6 +311,10 @@ def partials(partition: Partition, result: tuple[Any, ...], first: int) -> Any:
     return result[first:]
 
 
+def ended(partition: Partition, result: Any) -> None:
+    """Return nothing, once a pass has ended; runs where it has."""
+
+
 def rows_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> int:
     """Return the number of rows of a result of a pass; runs where it is."""
     return sum(map(count_rows, result[output]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import weakref
 from collections.abc import Sequence
 from typing import Any, cast
@@ -20,9 +21,11 @@ from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
 from spliter.pipeline._options import CURRENT
 from spliter.pipeline._pass import (
     COMBINED,
+    FAILED,
     Pass,
     Ref,
     combine,
+    ended,
     example_of_result,
     first_row,
     first_rows,
@@ -114,7 +117,7 @@ class Passes:
         if reductions:
             self._merge(reductions, recorder)
         elif not self.carried:
-            gather(self.futures)  # raises what the tasks have raised
+            self._gather(self.futures)  # raises what the tasks have raised
         give_copies([call for call, _ in chosen])
         self.forget()
         if reductions or not self.carried:
@@ -192,7 +195,7 @@ class Passes:
             partition.submit(partials, future, len(self.carried))
             for partition, future in zip(self.partitions, self.futures, strict=True)
         ]
-        (merged,) = gather([reduce(functools.partial(combine, kinds), parts)])
+        (merged,) = self._gather([reduce(functools.partial(combine, kinds), parts)])
         for (node, kind), ((_, _, value),) in zip(reductions, merged, strict=True):
             if not isinstance(value, Nothing):
                 node.finish(value if kind.finish is None else kind.finish(value))
@@ -203,8 +206,36 @@ class Passes:
 
     def settle(self) -> None:
         """Wait for the tasks, and raise what they have raised."""
-        gather(self.futures)
+        self._gather(self._ends())
         self.keep()
+
+    def _ends(self) -> list[Any]:
+        """Return a future for each task, whose result is nothing."""
+        pairs = zip(self.partitions, self.futures, strict=False)  # there may be none yet
+        return [partition.submit(ended, future) for partition, future in pairs]
+
+    def _gather(self, futures: Sequence[Any]) -> list[Any]:
+        """Return the results of tasks that follow from those of the pass.
+
+        If one has failed, wait for all, as an earlier call may have failed in another one.
+        """
+        errors: list[Exception] = []
+        try:
+            return gather(futures)
+        except Exception as error:
+            number = _number_of(error)
+            if not any(call.may_fail and call.number < number for call in self.unsure):
+                raise
+            errors.append(error)
+        for end in self._ends():
+            try:
+                gather([end])
+            except Exception as error:  # noqa: BLE001 -- the first one is raised
+                errors.append(error)
+        try:
+            raise min(errors, key=_number_of)
+        finally:
+            errors.clear()  # they refer to this frame
 
     def forget(self) -> None:
         """Forget values that are not stored: nobody needs them now."""
@@ -244,7 +275,8 @@ class Passes:
             return sum(cast(int, partition.shape[0]) for partition in self.partitions)
         output = self._output(node)
         pairs = zip(self.partitions, self.futures, strict=True)
-        return int(sum(gather([each.submit(rows_of_result, made, output) for each, made in pairs])))
+        counts = [each.submit(rows_of_result, made, output) for each, made in pairs]
+        return int(sum(self._gather(counts)))
 
     def first_rows(self, node: Node) -> Any:
         """Return what is known of the first rows of a value; of a collection, ask for them."""
@@ -259,7 +291,7 @@ class Passes:
         """Return a row of an array or a frame; none of it if it has none."""
         output = self._output(node)
         pairs = zip(self.partitions, self.futures, strict=True)
-        found = gather([each.submit(first_row, made, output) for each, made in pairs])
+        found = self._gather([each.submit(first_row, made, output) for each, made in pairs])
         row = next((each for each in found if np.size(each)), found[0])
         if np.size(row):
             self.samples[node] = row
@@ -321,6 +353,12 @@ class Passes:
             output=output,
             same_rows=self.kinds[node] == ROWS,
         )
+
+
+def _number_of(error: Exception) -> float:
+    """Return the number of the call that has raised an error in a task, the last one if unknown."""
+    number: int | None = getattr(error, FAILED, None)
+    return math.inf if number is None else number
 
 
 def _made_already() -> Call:

@@ -68,6 +68,8 @@ def run_batches(
         run.stopped = True
         _join(others)
         raise
+    if run.interrupts:
+        raise run.interrupts[0]
     if os.getpid() != process:
         call = program.steps[0].call
         raise ForkedError(
@@ -91,6 +93,9 @@ class _Run:
     collectors: Sequence[Pieces]
     recorder: WarningRecorder
     failures: list[Failure] = field(default_factory=list)
+    interrupts: list[BaseException] = field(default_factory=list)
+    """What is no error of a batch, such as Ctrl-C or ``SystemExit``."""
+
     stopped: bool = False
 
     def __post_init__(self) -> None:
@@ -111,6 +116,9 @@ class _Run:
             except Exception as error:  # noqa: BLE001 -- raised by the thread that waits
                 self.stopped = True
                 self.failures.append(Failure(error, thread.call, start, stop))
+            except BaseException as error:  # noqa: BLE001 -- raised by the thread that waits
+                self.stopped = True
+                self.interrupts.append(error)
 
     def _run(self, thread: Thread, start: int, stop: int) -> None:
         for group in self.groups:

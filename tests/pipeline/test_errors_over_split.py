@@ -149,3 +149,28 @@ def test_results_that_were_not_stored_are_made_again() -> None:
     for made, expected in zip(found, body(VALUES), strict=True):
         whole = np.concatenate(made) if isinstance(made, list) else made
         np.testing.assert_allclose(whole, expected)
+
+
+def test_the_first_call_that_fails_raises_whichever_block_it_is() -> None:
+    def other(x: Any) -> Any:
+        if (x < 0).any():
+            raise KeyError("negative")
+        return x
+
+    known = splittable(other, x=Rows(), returns=Rows())
+
+    def total(x: Any) -> Any:
+        try:
+            return float((below(x) + known(x)).sum())
+        except ValueError:
+            return "too large"
+
+    def kept(x: Any) -> Any:
+        return below(x) + known(x)
+
+    parts = split([np.full(5, -1.0), np.zeros(7), np.full(3, 9.0)])
+    assert pipeline(total)(parts) == "too large"
+    CALLS.clear()
+    with pytest.raises(ValueError, match="too large"):
+        len(pipeline(lambda x: kept(x)[below(x) > 0])(parts))
+    assert CALLS.count(7) <= 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import pickle
@@ -446,6 +447,26 @@ def test_ctrl_c_stops_all_threads() -> None:
     with pytest.raises(KeyboardInterrupt):
         pipeline(splittable(interrupt, x=Rows(), returns=Rows()))(numbers())
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
+def test_what_no_program_handles_as_an_error_rises_from_any_thread(
+    kind: type[BaseException],
+) -> None:
+    raised = threading.Event()
+
+    def interrupt(x: Any) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            assert len(x) == 1 or raised.wait(timeout=60)  # the first row is tried alone
+            return x
+        raised.set()
+        raise kind
+
+    marked = splittable(interrupt, x=Rows(), returns=Rows())
+    for body in (marked, lambda x: float(marked(x).sum())):
+        raised.clear()
+        with pytest.raises(kind):
+            pipeline(body)(numbers())
 
 
 def test_sparse_matrices_are_arguments() -> None:
