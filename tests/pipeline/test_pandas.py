@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spliter.pipeline import Rows, explain, lazy, options, pipeline, splittable, unknown
-from spliter.pipeline._annotations.groups import AGGREGATES
+from spliter.pipeline._annotations import groups
+from spliter.pipeline._annotations.groups import AGGREGATES, MAX_UNCOMBINED
 from spliter.pipeline._annotations.pandas import (
     DATE_METHODS,
     DATE_NUMBERS,
@@ -257,6 +258,9 @@ def test_every_annotation_is_tried() -> None:
     assert METHODS.keys() <= PROGRAMS.keys() | dates
 
 
+GROUPED = ("groups", "means", "counts", "sizes", "infinite sums")
+"""Begin of the names of programs that group rows."""
+
 EVALUATED_AT_ONCE = SERIES.keys() - {"value_counts"} | {"extremes of few"}
 """Programs whose results are arrays or numbers."""
 
@@ -272,18 +276,31 @@ def test_annotated_methods_are_cut(name: str) -> None:
 @pytest.mark.parametrize("observed", [False, True])
 @pytest.mark.parametrize("name", AGGREGATES)
 @pytest.mark.parametrize("batch", [1, 5, ROWS])
-def test_groups_of_categories(observed: bool, name: str, batch: int) -> None:
+@pytest.mark.parametrize("most", [4, MAX_UNCOMBINED])
+def test_groups_of_categories(
+    observed: bool, name: str, batch: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "MAX_UNCOMBINED", most)
     kinds = FRAME["text"].astype("category").cat.set_categories(["x1", "none", " Ab", ""])
     assert kinds.hasnans
     frame = FRAME.assign(kind=kinds)
 
     def program(df: Any) -> Any:
-        groups = df.groupby(["kind", "flag"], observed=observed)
-        return getattr(groups[["n", "y"]], name)()
+        grouped = df.groupby(["kind", "flag"], observed=observed)
+        return getattr(grouped[["n", "y"]], name)()
 
     with options(batch=batch, threads=2):
         assert "evaluated at" not in explain(program, frame)
         same(pipeline(program)(frame), program(frame))
+
+
+@pytest.mark.parametrize("name", [name for name in OTHERS if name.startswith(GROUPED)])
+def test_rows_of_many_groups_are_combined_on_the_way(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "MAX_UNCOMBINED", 4)
+    with options(batch=3, threads=2):
+        same(pipeline(OTHERS[name])(FRAME), OTHERS[name](FRAME))
 
 
 def test_filters_and_merges_copy_only_columns_that_are_read(monkeypatch: Any) -> None:
