@@ -21,6 +21,7 @@ from spliter.pipeline._capture import wrap
 from spliter.pipeline._containers import Containers, drop_lost, wrapped, written_back
 from spliter.pipeline._evaluate import evaluate_own, raise_kept
 from spliter.pipeline._graph import Graph
+from spliter.pipeline._interrupts import is_interrupt
 from spliter.pipeline._lazy import is_capturable, lazies_in
 from spliter.pipeline._options import CURRENT, plain_nbytes
 from spliter.pipeline._splittable import annotated_of, splittable
@@ -150,7 +151,7 @@ def captured(
         graph.root().locks.end()
         try:
             # Errors and changes of arrays that came before; Ctrl-C waits for the changes alone.
-            if isinstance(error, Exception) or any(call.writes for call in graph.root().pending):
+            if not is_interrupt(error) or any(call.writes for call in graph.root().pending):
                 evaluate_own(graph.root())
             written_back(containers, None)
         except BaseException:

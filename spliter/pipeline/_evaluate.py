@@ -17,6 +17,7 @@ from spliter._errors import (
 )
 from spliter.pipeline._columns import narrow
 from spliter.pipeline._graph import RUNNING, Call, Graph, Node
+from spliter.pipeline._interrupts import is_interrupt
 from spliter.pipeline._options import CURRENT, Options
 from spliter.pipeline._planner import needed, plan_for
 from spliter.pipeline._program import compile_stage
@@ -81,8 +82,10 @@ def evaluate(graph: Graph) -> None:
     """
     try:
         _evaluate(graph)
-    except Exception:
-        if graph.pending:  # a call before the failed one, in a later stage, may fail, too
+    except BaseException as error:
+        if graph.pending and not is_interrupt(
+            error
+        ):  # a call before the failed one, in a later stage, may fail, too
             evaluate(graph)
         raise
 
@@ -136,7 +139,9 @@ def claim(graph: Graph) -> bool:
     try:
         evaluate(graph)
         graph.settle()
-    except Exception as error:  # noqa: BLE001 -- raised in the thread that has called
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
         graph.errors.append((graph.thread, error))
     graph.thread = thread
     graph.is_eager |= type(graph) is Graph
@@ -193,7 +198,9 @@ def _evaluate(graph: Graph) -> None:
                 for stage in stages:
                     _run_stage(graph, stage, options, recorder)
                     _free(stage.last_read)
-        except Exception as error:
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
             lose(graph, pending, error)
             if not graph.is_trial:
                 recorder.report()
@@ -210,12 +217,12 @@ def _evaluate(graph: Graph) -> None:
         recorder.report()
 
 
-def has_raised(graph: Graph, error: Exception) -> bool:
+def has_raised(graph: Graph, error: BaseException) -> bool:
     """Return whether the program has got an error, or one like it of a call that ran again."""
     return (type(error), str(error)) in graph.raised
 
 
-def note_raised(graph: Graph, error: Exception) -> None:
+def note_raised(graph: Graph, error: BaseException) -> None:
     """Note that the program gets an error; not the error itself, whose traceback holds values."""
     graph.raised.append((type(error), str(error)))
 
@@ -225,12 +232,12 @@ class LostGraph(Graph):
 
     Parameters
     ----------
-    error : Exception
+    error : BaseException
     graph : Graph
         Of the calls.
     """
 
-    def __init__(self, error: Exception, graph: Graph) -> None:
+    def __init__(self, error: BaseException, graph: Graph) -> None:
         super().__init__(returns=True)
         self.error, self.traceback = error, error.__traceback__
         self.graph = graph
@@ -243,7 +250,7 @@ class LostGraph(Graph):
         raise self.error.with_traceback(self.traceback)
 
 
-def lose(graph: Graph, calls: Sequence[Call], error: Exception) -> None:
+def lose(graph: Graph, calls: Sequence[Call], error: BaseException) -> None:
     """Give up calls from the one that failed: the plain program would not have come to the others.
 
     Parameters
@@ -251,7 +258,7 @@ def lose(graph: Graph, calls: Sequence[Call], error: Exception) -> None:
     graph : Graph
     calls : sequence of Call
         In program order.
-    error : Exception
+    error : BaseException
         What the first that has not run has raised, if none is marked.
     """
     failed = [at for at, call in enumerate(calls) if call.error is error]
@@ -298,7 +305,7 @@ def _run_stage(graph: Graph, stage: Stage, options: Options, recorder: WarningRe
     for call, _ in stage.calls:
         call.has_run = call not in stage.remade and call not in failed
     for call in sorted(failed, key=operator.attrgetter("number"))[:1]:
-        found = cast(Exception, call.error)
+        found = cast(BaseException, call.error)
         if not isinstance(found, NoRowsError | FloatingPointError):
             raise found
         _handle(graph, Failure(found, call, 0, program.length), stage, recorder)
@@ -360,7 +367,7 @@ def run_whole(
         try:
             with recorder.errstate(call.errstate, lambda call=call: call):  # type: ignore[misc]
                 result = call.fn(*args, **kwargs)
-        except Exception as error:
+        except BaseException as error:
             call.error = error
             raise
         results = result if isinstance(result, tuple | list) else (result,)

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from spliter.pipeline._graph import RUNNING, Call, Graph, Node
+from spliter.pipeline._interrupts import is_interrupt
 from spliter.pipeline._metas import DTYPES, ArrayMeta, FrameMeta, Meta, meta_of
 from spliter.pipeline._types import Axis, Broadcast, Groups, Reduction, Rows, SplitType, Unknown
 
@@ -48,8 +49,10 @@ def try_first_rows(
         try:
             args, kwargs = call.filled(lambda node: values.given(node, next(kinds)))  # noqa: B023
             result = values.called(call.fn, args, kwargs)
-        except Exception:  # noqa: BLE001 -- there is no row, or so few are refused
-            continue
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            continue  # there is no row, or so few are refused
         results = result if len(outputs) > 1 else (result,)
         if not isinstance(results, tuple | list) or len(results) != len(outputs):
             return None

@@ -101,6 +101,10 @@ class Annotation(Protocol):
         ...
 
 
+_CALLED: Final = frozenset({"call", "log"})
+"""Ways to treat floating-point errors that call what the program has set."""
+
+
 class Node:
     """A value: an array or another object, or the result of a pending call."""
 
@@ -181,8 +185,8 @@ class Call:
         self.number = next(NUMBERS)
         self.site = Site.of_caller()
         self.errstate = np.geterr()
-        self.errcall: Any = np.geterrcall()
-        self.error: Exception | None = None
+        self.errcall: Any = None if _CALLED.isdisjoint(self.errstate.values()) else np.geterrcall()
+        self.error: BaseException | None = None
         self.has_run = False
         self.runs = 0
         """How often it has run for numbers, whose calls run alone."""
@@ -216,9 +220,9 @@ class Call:
         """Whether errors are expected: of floating point, of lengths, or of extremes of no rows."""
         if "raise" in self.errstate.values() or self._raises_to_integers:
             return True
-        unknown = {node for node in self.inputs if _is_unknown(node)}
-        if len(unknown) != 1:
-            return len(unknown) > 1
+        unknown = [node for node in self.inputs if _is_unknown(node)]
+        if not unknown or len({*unknown}) > 1:
+            return bool(unknown)
         return not all(_is_unknown(node) for _, node in self.live_outputs())
 
     @property
@@ -237,9 +241,7 @@ class Call:
         Calls of C functions that change one array after the other would each be a stage. Of frames,
         conversions raise errors, and missing values make other dtypes.
         """
-        is_any = self.annotation.is_users or any(
-            isinstance(node.meta, FrameMeta) for node in self.inputs
-        )
+        is_any = self.annotation.is_users or FrameMeta in [type(each.meta) for each in self.inputs]
         return self.may_raise or (is_any and not self.writes)
 
     def make_outputs(self, metas: Iterable[Meta]) -> tuple[Node, ...]:
@@ -291,11 +293,11 @@ class Graph:
         self.lock: Any = threading.RLock()
         self.thread = threading.current_thread()
         """The one that has made the pending calls."""
-        self.errors: list[tuple[threading.Thread, Exception]] = []
+        self.errors: list[tuple[threading.Thread, BaseException]] = []
         """What calls of a thread have raised in another one."""
         self.raised: list[tuple[type, str]] = []
         """Those of them, and others, that the program has got."""
-        self.broken: Exception | None = None
+        self.broken: BaseException | None = None
         """What a call has raised that has left arrays partly written; any use raises it again."""
         self.sources: dict[int, Node] = {}
         self.views: list[tuple[weakref.ref[Any], Callable[[], Any], Any]] = []

@@ -20,6 +20,7 @@ import numpy as np
 from spliter.pipeline._annotations.rows import RowsCall
 from spliter.pipeline._evaluate import claim, evaluate
 from spliter.pipeline._graph import Call, Graph, Node
+from spliter.pipeline._interrupts import is_interrupt
 from spliter.pipeline._lazy import Lazy, compute
 from spliter.pipeline._options import CURRENT
 from spliter.pipeline._planner import are_small, needed, with_makers
@@ -57,8 +58,10 @@ def number(value: Lazy) -> Any:
         held = {old: Lazy(copies.made[old], alone) for old in (node, *stored)}
         try:
             results = {old: compute(each) for old, each in held.items()}
-        except Exception:  # noqa: BLE001 -- the first call of the program that fails raises
-            return compute(value)
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            return compute(value)  # the first call of the program that fails raises
         for call in calls:
             call.runs += 1
             call.errstate = _IGNORED  # it has warned

@@ -23,6 +23,7 @@ from spliter.backend.protocols import SupportsExample
 from spliter.pipeline._capture import wrap
 from spliter.pipeline._containers import Containers, drop_lost, own, refuse
 from spliter.pipeline._graph import Graph
+from spliter.pipeline._interrupts import is_interrupt
 from spliter.pipeline._lazy import Lazy, compute, is_array, is_frame, lazies_in, settled
 from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta
 from spliter.pipeline._pass import no_rows
@@ -95,7 +96,7 @@ def _run(
         return settled(result, returned, known)
     except BaseException as error:
         result = None  # of which nothing is needed
-        is_error = isinstance(error, Exception)  # Ctrl-C does not wait for tasks
+        is_error = not is_interrupt(error)  # Ctrl-C does not wait for tasks
         try:
             if is_error:
                 graph.finish(has_failed=True)

@@ -223,7 +223,7 @@ class Passes:
         try:
             return gather(futures)
         except Exception as error:
-            number = _number_of(error)
+            number = getattr(error, FAILED, -1)  # else it is none of a call, such as a time-out
             if not any(call.may_fail and call.number < number for call in self.unsure):
                 raise
             errors.append(error)
@@ -233,7 +233,7 @@ class Passes:
             except Exception as error:  # noqa: BLE001 -- the first one is raised
                 errors.append(error)
         try:
-            raise min(errors, key=_number_of)
+            raise min(errors, key=lambda error: getattr(error, FAILED, math.inf))
         finally:
             errors.clear()  # they refer to this frame
 
@@ -353,12 +353,6 @@ class Passes:
             output=output,
             same_rows=self.kinds[node] == ROWS,
         )
-
-
-def _number_of(error: Exception) -> float:
-    """Return the number of the call that has raised an error in a task, the last one if unknown."""
-    number: int | None = getattr(error, FAILED, None)
-    return math.inf if number is None else number
 
 
 def _made_already() -> Call:

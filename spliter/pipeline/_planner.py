@@ -147,8 +147,8 @@ def plan(calls: Sequence[Call]) -> Plan:
         stage_of[call] = number
         raising = max(raising, number) if may_fail else raising
         writing = max(writing, number) if call.writes else writing
-        for key in (key for access in accesses for key in access.keys):
-            last[key] = max(last[key], number)
+        for access in accesses:
+            last.update({key: max(last[key], number) for key in access.keys})
     return Plan(with_stored(stages, postponed), postponed)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import itertools
 import os
@@ -18,6 +19,7 @@ from spliter.backend.contents import count_rows
 from spliter.pipeline._compiled import Group, driver_of, groups_of
 from spliter.pipeline._graph import Call
 from spliter.pipeline._inner_loops import addresses_of
+from spliter.pipeline._interrupts import is_interrupt
 from spliter.pipeline._options import Options
 from spliter.pipeline._program import Program, Step, allocate
 from spliter.pipeline._results import Pieces, check_length, check_nothing
@@ -28,7 +30,7 @@ from spliter.pipeline._warnings import WarningRecorder
 class Failure(NamedTuple):
     """What a call raised on a batch, which has the items from `start` to before `stop`."""
 
-    error: Exception
+    error: BaseException
     call: Call
     start: int
     stop: int
@@ -55,13 +57,16 @@ def run_batches(
     starts = range(0, program.length, run.batch)
     others = [
         # A context of its own holds the handling of floating-point errors, and the options.
-        threading.Thread(target=contextvars.copy_context().run, args=(run.work,), daemon=True)
+        threading.Thread(target=contextvars.copy_context().run, args=(run.join_in,), daemon=True)
         for _ in range(min(program.threads(options), len(starts)) - 1)
     ]
     process = os.getpid()
-    for thread in others:
-        thread.start()
     try:
+        with run.beginning:
+            with contextlib.suppress(RuntimeError):  # those that can begin suffice
+                for thread in others:
+                    thread.start()
+            run.stopped = False
         run.work()
         _join(others)
     except BaseException:  # Ctrl-C
@@ -81,7 +86,8 @@ def run_batches(
 
 def _join(threads: Sequence[threading.Thread]) -> None:
     for thread in threads:
-        thread.join()
+        if thread.is_alive():
+            thread.join()
 
 
 @dataclass(eq=False)
@@ -94,14 +100,23 @@ class _Run:
     recorder: WarningRecorder
     failures: list[Failure] = field(default_factory=list)
     interrupts: list[BaseException] = field(default_factory=list)
-    """What is no error of a batch, such as Ctrl-C or ``SystemExit``."""
+    """What is no error of a batch, such as Ctrl-C."""
 
-    stopped: bool = False
+    beginning: Any = field(default_factory=threading.Lock)
+    """Held while threads begin, which wait for all: after Ctrl-C meanwhile, none runs a batch."""
+
+    stopped: bool = True
 
     def __post_init__(self) -> None:
         self.groups = groups_of(self.program, compiles=not self.options.pedantic)
         self.batch = self.program.batch(self.options, driver_of(self.groups))
         self.numbers = itertools.count()
+
+    def join_in(self) -> None:
+        """Work, once all threads have begun."""
+        with self.beginning:
+            pass
+        self.work()
 
     def work(self) -> None:
         """Run batches until there are no more."""
@@ -113,12 +128,12 @@ class _Run:
             stop = min(start + self.batch, self.program.length)
             try:
                 self._run(thread, start, stop)
-            except Exception as error:  # noqa: BLE001 -- raised by the thread that waits
-                self.stopped = True
-                self.failures.append(Failure(error, thread.call, start, stop))
             except BaseException as error:  # noqa: BLE001 -- raised by the thread that waits
                 self.stopped = True
-                self.interrupts.append(error)
+                if is_interrupt(error):
+                    self.interrupts.append(error)
+                else:
+                    self.failures.append(Failure(error, thread.call, start, stop))
 
     def _run(self, thread: Thread, start: int, stop: int) -> None:
         for group in self.groups:

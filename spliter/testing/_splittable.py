@@ -159,7 +159,9 @@ def _run_in_batches(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     return found
 
 
-def _wrong(fn: Callable[..., Any], error: Exception, failures: list[Failure]) -> AnnotationError:
+def _wrong(
+    fn: Callable[..., Any], error: BaseException, failures: list[Failure]
+) -> AnnotationError:
     where, name = "", name_of(fn)
     for failure in failures[:1]:
         where, name = f" on items {failure.start} to {failure.stop}", failure.call.name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import pickle
@@ -431,42 +430,6 @@ def test_generic_types_and_unknown_lengths() -> None:
         return keep(x)[:5] + x[x > 95]
 
     same(pipeline(mixed)(numbers()), np.array([3.0, 6, 9, 12, 15]) + numbers()[95:])
-
-
-def test_ctrl_c_stops_all_threads() -> None:
-    before = threading.active_count()
-    interrupted = threading.Event()
-
-    def interrupt(x: Any) -> Any:
-        if threading.current_thread() is threading.main_thread():
-            interrupted.set()
-            raise KeyboardInterrupt
-        assert interrupted.wait(timeout=60)
-        return x
-
-    with pytest.raises(KeyboardInterrupt):
-        pipeline(splittable(interrupt, x=Rows(), returns=Rows()))(numbers())
-    assert threading.active_count() == before
-
-
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
-def test_what_no_program_handles_as_an_error_rises_from_any_thread(
-    kind: type[BaseException],
-) -> None:
-    raised = threading.Event()
-
-    def interrupt(x: Any) -> Any:
-        if threading.current_thread() is threading.main_thread():
-            assert len(x) == 1 or raised.wait(timeout=60)  # the first row is tried alone
-            return x
-        raised.set()
-        raise kind
-
-    marked = splittable(interrupt, x=Rows(), returns=Rows())
-    for body in (marked, lambda x: float(marked(x).sum())):
-        raised.clear()
-        with pytest.raises(kind):
-            pipeline(body)(numbers())
 
 
 def test_sparse_matrices_are_arguments() -> None:
