@@ -209,6 +209,19 @@ def test_an_error_that_ends_iterations_reaches_them_too(given: Any) -> None:
         after.result(timeout=WAIT)
 
 
+def test_futures_keep_no_arguments_of_tasks_that_have_run() -> None:
+    executor, go, given = LocalExecutor(threads=1), threading.Event(), np.ones(3)
+    alive = weakref.ref(given)
+    first = executor.submit(go.wait, (WAIT,), {})
+    second = executor.submit(lambda array, _: array.sum(), (given, first), {})
+    del given
+    go.set()
+    assert second.result(WAIT) == 3
+    assert executor.submit(int, (), {}).result(WAIT) == 0  # the thread has left the task before
+    assert alive() is None
+    assert first.result(WAIT)
+
+
 def test_a_task_that_has_not_started_can_be_cancelled() -> None:
     executor = LocalExecutor(threads=1)
     go = threading.Event()

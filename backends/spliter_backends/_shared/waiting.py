@@ -27,6 +27,8 @@ def when_done(waiting: list[Future[Any]], start: Callable[[], None]) -> None:
     while waiting and waiting[-1].done():
         waiting.pop()
     if waiting:
-        waiting.pop().add_done_callback(lambda _: when_done(waiting, start))
+        # A future keeps its callbacks, which must not keep the arguments of a task that has run.
+        kept = [start]
+        waiting.pop().add_done_callback(lambda _: when_done(waiting, kept.pop()))
     else:
         start()
