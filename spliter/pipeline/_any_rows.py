@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -121,11 +123,18 @@ def _is_of_numpy(fn: Any) -> bool:
 def check_for_any_rows(filled: Filled, lazies: Sequence[Any], errors: Sequence[Any]) -> None:
     """Raise the error of a function unless it has to do with the number of rows.
 
-    The Split may have one row, or as many as another argument, and zeros in place of ones.
+    The Split may have one row, as many as another argument or as a number says, and zeros in place
+    of ones.
     """
-    counts = {1, *_extents((filled.args, filled.kwargs))}
-    counts.update(*(each._node.meta.shape[1:] for each in lazies))
-    counts = {each for each in counts if each and each <= MAX_ROWS}  # unknown extents are None
+    given = (filled.args, filled.kwargs)
+    numbers = _integers(given)
+    # Unknown extents are None.
+    widths = [[each for each in lazy._node.meta.shape[1:] if each] for lazy in lazies]
+    sizes = [math.prod(numbers) // math.prod(width) for width in widths]  # as of reshape
+    counts = {1, *_extents(given), *numbers, *(each + 1 for each in numbers), *sizes}
+    if max(counts) > MAX_ROWS:
+        return
+    counts = {each for each in counts.union(*widths) if 0 < each <= MAX_ROWS}
     made = [[ones(each, rows) for each in lazies] for rows in counts]
     zeros = [np.zeros_like(ones(each, TRIED[0])) for each in lazies]
     others = [result_of(filled, given) for given in (*made, zeros)]
@@ -145,6 +154,15 @@ def _extents(given: Any) -> set[int]:
     if isinstance(given, list | tuple):
         return {len(given)}.union(*map(_extents, given))
     return {*np.shape(given)}
+
+
+def _integers(given: Any) -> list[int]:
+    """Return the absolute values of the integers among arguments."""
+    if isinstance(given, dict):
+        given = [*given.values()]
+    if isinstance(given, list | tuple):
+        return [*itertools.chain(*map(_integers, given))]
+    return [abs(int(given))] if isinstance(given, int | np.integer) else []
 
 
 def ones(value: Any, rows: int) -> Any:

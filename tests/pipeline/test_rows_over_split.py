@@ -385,6 +385,13 @@ def test_weights_that_sum_to_zero() -> None:
         lambda x: np.average(x, axis=0, weights=np.ones(60)),
         lambda x: np.matmul(x, TABLE, out=np.empty((60, 3))),
         lambda x: (x.__setitem__(x[:, 0] > 0, x[x[:, 1] > 0]), x)[1],
+        # They fail for most numbers of rows.
+        lambda x: x.reshape(len(x), 2, 2),
+        lambda x: np.reshape(x, (30, 8)),
+        lambda x: np.split(x, 6),
+        lambda x: np.partition(x[:, 0], 50),
+        lambda x: np.lib.stride_tricks.sliding_window_view(x[:, 0], 50),
+        lambda x: np.concatenate([x, np.ones((60, 1))], axis=1),
     ],
 )
 def test_functions_that_need_all_rows_are_refused(body: Any) -> None:
