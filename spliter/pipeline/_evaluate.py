@@ -15,6 +15,7 @@ from spliter._errors import (
     ForkedError,
     SplIterError,
 )
+from spliter._events import LOGGER
 from spliter.pipeline._columns import narrow
 from spliter.pipeline._graph import RUNNING, Call, Graph, Node
 from spliter.pipeline._interrupts import is_interrupt
@@ -329,6 +330,12 @@ def _handle(graph: Graph, failure: Failure, stage: Stage, recorder: WarningRecor
         raise error from error.__cause__
     recorder.found.clear()  # the whole calls are recorded again
     run_whole([call for call, _ in stage.calls], recorder)
+    if failure.call.annotation.is_users:
+        LOGGER.warning(
+            "%s failed on items %d to %d and not on all (%r), so that its stage ran twice; "
+            "check_splittable tries its annotation",
+            *(failure.call.place, failure.start, failure.stop, error),
+        )
 
 
 def _described(node: Node) -> str:

@@ -25,10 +25,10 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     Parameters
     ----------
     fn : callable
-        A function made by :func:`pipeline`.
+        A function made by :func:`pipeline`, or its body.
     *args, **kwargs
         Its arguments. Its body runs, and what it evaluates is evaluated; the calls that are pending
-        when it returns do not run.
+        when it returns do not run. Frames and objects are changed as by the body; pass a copy.
 
     Returns
     -------

@@ -413,13 +413,15 @@ def _annotated(fn: Callable[..., Any], types: Mapping[str, Any], returns: Any) -
             f"{', '.join(signature.parameters)}"
         )
     results = () if returns is None else returns if isinstance(returns, tuple) else (returns,)
-    if isinstance(returns, tuple) and len(returns) == 1:
+    if isinstance(returns, tuple) and len(returns) < 2:
+        wanted = returns[0] if returns else None
         raise AnnotationError(
-            f"{name} is annotated with returns=({returns[0]!r},), a tuple of one type; pass "
-            f"returns={returns[0]!r}, and let the function return the result itself"
+            f"{name} is annotated with returns={returns!r}, and a tuple has two types or more; "
+            f"pass returns={wanted!r}, and let the function return the result itself"
         )
-    for kind in types.values():
-        _check_type(name, kind.type if isinstance(kind, Mut) else kind)
+    for given in types.values():
+        kind = given.type if isinstance(given, Mut) else given
+        _check_type(name, kind)
         if isinstance(kind, Reduction | Groups | Unknown):
             raise AnnotationError(
                 f"{name} has an argument of type {kind!r}, which is for results; pass Rows() if it "

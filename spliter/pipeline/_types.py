@@ -373,6 +373,12 @@ class Groups(SplitType):
         pieces = [each for each in pieces if not isinstance(each, Nothing)]
         if not pieces:
             raise NoRowsError
+        if not all(hasattr(type(each), "iloc") for each in pieces):
+            raise AnnotationError(
+                f"a function whose result is annotated as {self!r} returned a "
+                f"{type(pieces[0]).__name__}; return a frame or series whose index has the keys, "
+                "or correct the annotation"
+            )
         joined = concatenate(_with_items(pieces))
         levels = list(range(joined.index.nlevels))
         level = levels if len(levels) > 1 else 0

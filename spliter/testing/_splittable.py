@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from spliter._errors import AnnotationError, InvalidArgumentError, SplIterError
@@ -52,7 +52,7 @@ def check_splittable(
         only, or if a reduction that is said to be commutative is not (of functions in the body of a
         pipeline this is not tried).
     InvalidArgumentError
-        If there are no batches to try, or an argument is lazy or a Split.
+        If there are no batches to try, `rtol` is less than 0, or an argument is lazy or a Split.
 
     Examples
     --------
@@ -73,11 +73,14 @@ def check_splittable(
             f"{name_of(fn)} has no annotation; pass what splittable or pipeline makes of it"
         )
     given = (*args, *kwargs.values())
-    if not batches or lazies_in(given) or any(isinstance(each, Split) for each in given):
+    is_tried = isinstance(batches, Sequence) and len(batches) > 0
+    is_tolerance = isinstance(rtol, int | float) and rtol >= 0
+    is_plain = not lazies_in(given) and not any(isinstance(each, Split) for each in given)
+    if not (is_tried and is_tolerance and is_plain):
         raise InvalidArgumentError(
-            f"check_splittable got batches={batches!r}, and arguments of the types "
-            f"{', '.join(type(each).__name__ for each in given)}; pass a number of items or more, "
-            "and plain arrays, frames and other values"
+            f"check_splittable got batches={batches!r}, rtol={rtol!r} and arguments of the types "
+            f"{', '.join(type(each).__name__ for each in given)}; pass a tuple of one number of "
+            "items or more, a tolerance of 0 or more, and plain arrays, frames and other values"
         )
     whole = _copied((args, kwargs))
     expected = _plain(fn)(*whole[0], **whole[1])

@@ -436,5 +436,7 @@ def test_dicts_of_lazy_arrays_are_cut() -> None:
 
 
 def test_a_tuple_of_one_result_is_refused() -> None:
-    with pytest.raises(AnnotationError, match=r"returns=\(Rows\(\),\), a tuple of one type"):
+    with pytest.raises(AnnotationError, match=r"returns=\(Rows\(\),\), and a tuple has two"):
         splittable(lambda x: (x,), x=ROWS, returns=(ROWS,))
+    with pytest.raises(AnnotationError, match=r"returns=\(\), .*; pass returns=None"):
+        splittable(lambda x: None, x=ROWS, returns=())

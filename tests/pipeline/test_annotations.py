@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import hypothesis.extra.numpy as hnp
@@ -131,26 +132,49 @@ def test_functions_of_skimage(name: str) -> None:
     check_splittable(splittable(fn, **functions_of("skimage")[name]), picture)
 
 
+@dataclass(frozen=True)
 class EntryPoint:
     """An entry point of another package."""
 
+    table: Any
+    name: str = "statistics"
+    value: str = "statistics_annotations:TABLE"
+
     def load(self) -> Any:
-        return {"statistics.fmean": {"data": Rows(), "returns": Reduction(merge=max)}}
+        return self.table
 
 
-def test_other_packages_bring_annotations(monkeypatch: pytest.MonkeyPatch) -> None:
-    def entry_points(group: str, name: str) -> list[EntryPoint]:
-        return [EntryPoint()] if (group, name) == ("spliter.annotations", "statistics") else []
+@pytest.fixture
+def offer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], None]]:
+    """A function that has another package offer a table of annotations."""
+
+    def offer(table: Any) -> None:
+        def entry_points(group: str, name: str) -> list[EntryPoint]:
+            is_asked = (group, name) == ("spliter.annotations", "statistics")
+            return [EntryPoint(table)] if is_asked else []
+
+        monkeypatch.setattr("spliter.pipeline._annotations.metadata.entry_points", entry_points)
 
     functions_of.cache_clear()
-    monkeypatch.setattr("spliter.pipeline._annotations.metadata.entry_points", entry_points)
+    yield offer
+    functions_of.cache_clear()
+
+
+@pytest.mark.parametrize("table", [["statistics.fmean"], {"statistics.fmean": {"data": Rows()}}])
+def test_tables_of_other_packages_that_are_wrong(offer: Any, table: Any) -> None:
+    offer(table)
+    with pytest.raises(AnnotationError, match="statistics_annotations:TABLE, must be a dict"):
+        module("statistics").fmean([1.0, 2.0])
+
+
+def test_other_packages_bring_annotations(offer: Any) -> None:
+    offer({"statistics.fmean": {"data": Rows(), "returns": Reduction(merge=max)}})
     statistics = module("statistics")
     with options(batch=2):
         assert pipeline(statistics.fmean)([1.0, 2.0, 3.0, 5.0]) == 4.0
     assert statistics.median([1, 2, 3]) == 2
     for other in (copy.copy(statistics), pickle.loads(pickle.dumps(statistics))):
         assert other.median([1, 2, 3]) == 2
-    functions_of.cache_clear()
 
 
 def blur(x: Any) -> Any:

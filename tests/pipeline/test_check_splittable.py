@@ -276,6 +276,10 @@ def test_what_checks_nothing_is_refused() -> None:
             check_splittable(fn, value)
     with pytest.raises(InvalidArgumentError, match=r"check_splittable got batches=\(\)"):
         check_splittable(fn, NUMBERS, batches=())
+    with pytest.raises(InvalidArgumentError, match="a tuple of one number of items or more"):
+        check_splittable(fn, NUMBERS, batches=3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match=r"rtol=-1 .* a tolerance of 0 or more"):
+        check_splittable(fn, NUMBERS, rtol=-1)
 
 
 def test_arguments_that_cannot_be_copied() -> None:

@@ -116,3 +116,12 @@ def test_errors_of_floating_point_are_printed_once(capfd: pytest.CaptureFixture[
     with np.errstate(invalid="print"):
         pipeline(np.sqrt)(-numbers())
     assert capfd.readouterr().err == "Warning: invalid value encountered in sqrt\n"
+
+
+@pytest.mark.parametrize("fn", [np.var, np.std])
+@pytest.mark.filterwarnings("ignore:invalid value", "ignore:divide by zero")
+def test_too_few_degrees_of_freedom_warn(fn: Any) -> None:
+    for given in (numbers(), split(np.split(numbers(), [7]))):
+        with pytest.warns(RuntimeWarning, match="Degrees of freedom <= 0"):
+            found = pipeline(lambda x: float(fn(x, ddof=N)))(given)
+        assert found == fn(numbers()) * np.inf

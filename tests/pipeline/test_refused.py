@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from spliter import AnnotationError, InvalidArgumentError, WholeArrayError, split
 from spliter.pipeline import (
+    Groups,
     Reduction,
     Rows,
     SplitType,
@@ -18,6 +20,7 @@ from spliter.pipeline import (
     options,
     pipeline,
     splittable,
+    unknown,
 )
 
 pytestmark = pytest.mark.usefixtures("small_batches")
@@ -76,6 +79,14 @@ def test_types_with_wrong_numbers_are_named(kind: Any) -> None:
     [
         (lambda: splittable(len, obj=Rows(), returns=NoMerge()), "NoMerge has no method merge"),
         (Reduction, "Reduction has no function to merge, got None"),
+        (
+            lambda: pipeline(splittable(np.negative, x=Rows(), returns=Groups()))(numbers()),
+            "returned a ndarray; return a frame or series",
+        ),
+        (
+            lambda: splittable(len, obj=mut(unknown), returns=None),
+            "an argument of type unknown, which is for results",
+        ),
         (
             lambda: pipeline(splittable(len, obj=WrongLength(), returns=Rows()))(numbers()),
             "has no length",
@@ -142,3 +153,16 @@ def test_lazy_values_in_functions_that_run_on_pieces() -> None:
         with pytest.raises(InvalidArgumentError, match=r"test_refused.py:\d+ uses a lazy value"):
             pipeline(centred)(x, evaluates=False)
     np.testing.assert_array_equal(found, x - x.mean())
+
+
+def test_batches_that_fail_where_the_whole_does_not_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def partial(x: Any) -> float:
+        raise TypeError("wrong")
+
+    kind = Reduction(partial, merge=operator.add)
+    total = splittable(lambda x: float(x.sum()), x=Rows(), returns=kind)
+    assert pipeline(total)(numbers()) == numbers().sum()
+    (record,) = caplog.records
+    assert "failed on items 0 to 7 and not on all (TypeError('wrong'))" in record.getMessage()

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any, Final
 
+from spliter._errors import AnnotationError
 from spliter.pipeline._annotations import skimage
 
 TABLES: Final = {"skimage": skimage.FUNCTIONS}
@@ -32,5 +33,16 @@ def functions_of(library: str) -> Mapping[str, Mapping[str, Any]]:
     """
     found = dict(TABLES.get(library, {}))
     for point in metadata.entry_points(group=GROUP, name=library):
-        found.update(point.load())
+        table = point.load()
+        if not isinstance(table, Mapping) or not all(map(_is_annotation, table.values())):
+            raise AnnotationError(
+                f"the entry point {point.name} of {GROUP}, which is {point.value}, must be a dict "
+                "from full names of functions to dicts of the arguments of splittable, such as "
+                '{"skimage.color.rgb2lab": {"rgb": Rows(), "returns": Rows()}}'
+            )
+        found.update(table)
     return found
+
+
+def _is_annotation(value: Any) -> bool:
+    return isinstance(value, Mapping) and "returns" in value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -300,6 +301,8 @@ def _var_finish(last: Any) -> Any:
     count, _, squares, ddof = last
     if not count:
         return _of_no_rows(np.var, squares)
+    if count <= ddof:  # as NumPy does
+        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
     return (squares / max(count - ddof, 0)).astype(squares.dtype)[()]
 
 
