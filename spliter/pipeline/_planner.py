@@ -127,11 +127,14 @@ def plan(calls: Sequence[Call]) -> Plan:
     for call in _with_first(reduced, calls) if small and not writers else calls:
         accesses, may_fail = memory.accesses(call), call.may_fail
         numbers = [stage_of.get(node.call, LAST) for node in call.inputs if node.call is not None]
-        numbers += [last[key] for access in accesses for key in access.opposed]
+        for access in accesses:
+            numbers += [last[key] for key in access.opposed]
         # Where the body catches an error, arrays are changed up to the failed call and not half.
-        numbers += [writing + 1] if may_fail else []
-        numbers += [raising + 1] if raising >= 0 and call.changes else []
-        earliest = max(numbers, default=0)
+        if may_fail:
+            numbers.append(writing + 1)
+        if raising >= 0 and call.changes:
+            numbers.append(raising + 1)
+        earliest = max([0, *numbers])
         if earliest >= LAST:
             found = None
         elif call in small or (call.writes and call.may_raise):
