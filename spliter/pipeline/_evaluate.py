@@ -84,10 +84,8 @@ def evaluate(graph: Graph) -> None:
     try:
         _evaluate(graph)
     except BaseException as error:
-        if graph.pending and not is_interrupt(
-            error
-        ):  # a call before the failed one, in a later stage, may fail, too
-            evaluate(graph)
+        if graph.pending and not is_interrupt(error):
+            evaluate(graph)  # a call before the failed one, in a later stage, may fail, too
         raise
 
 

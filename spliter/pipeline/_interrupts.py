@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import traceback
+from typing import Any
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -17,5 +19,12 @@ def is_interrupt(error: BaseException) -> bool:
     """
     if isinstance(error, KeyboardInterrupt | SystemExit):
         return True
-    handlers = [getattr(signal.getsignal(each), "__code__", None) for each in signal.Signals]
+    handlers = [_code_of(signal.getsignal(each)) for each in signal.Signals]
     return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def _code_of(handler: Any) -> Any:
+    """Return the code of a function, of a method, or of an object that is called; else ``None``."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return getattr(handler, "__code__", getattr(handler.__class__.__call__, "__code__", None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import threading
 from collections.abc import Iterator
@@ -95,6 +96,32 @@ def test_a_time_out_rises(fired: list[int], threads: int, rows: int) -> None:
         with options(threads=threads), pytest.raises(TimeoutError, match="too late"):
             pipeline(body)(numbers())
         assert len(fired) == 1
+
+
+class TimeOut:
+    """Handlers of signals."""
+
+    def method(self, number: int, frame: object) -> None:
+        raise TimeoutError("too late")
+
+    def __call__(self, number: int, frame: object) -> None:
+        self.method(number, frame)
+
+
+@pytest.mark.parametrize(
+    "handler", [TimeOut().method, TimeOut(), functools.partial(TimeOut.method, TimeOut())]
+)
+def test_handlers_of_any_kind(fired: list[int], handler: Any) -> None:
+    signal.signal(signal.SIGALRM, handler)
+
+    def slow(x: Any) -> Any:
+        if is_in_main_thread() and len(x) == 100 and not fired:
+            fired.append(1)
+            signal.raise_signal(signal.SIGALRM)
+        return x + 1
+
+    with pytest.raises(TimeoutError, match="too late"):
+        pipeline(splittable(slow, x=Rows(), returns=Rows()))(numbers())
 
 
 def test_a_time_out_does_not_lose_values(fired: list[int]) -> None:
