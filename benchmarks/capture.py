@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from spliter.pipeline import options, pipeline
+from spliter.pipeline._calls.graph import Graph
 from spliter.pipeline._decorators import captured
-from spliter.pipeline._graph import Graph
-from spliter.pipeline._planner import needed, plan
+from spliter.pipeline._planning.planner import needed, plan
 
 CALLS, RUNS = 50, 100
 NUMBERS = np.linspace(1.0, 2.0, 64)

@@ -8,15 +8,20 @@
 >>> with options(threads=2, batch=1000):
 ...     distance(np.full(5000, 3.0), np.full(5000, 4.0)).sum()
 np.float64(25000.0)
+
+The packages, from the last to the first that a call meets::
+
+    _over_split     passes over a Split, one task per partition
+    _running        batches, threads, results, warnings
+    _planning       stages of calls that are cut alike
+    _values         lazy values, and     _functions    functions of the program, which capture calls
+    _annotations    how functions of NumPy, SciPy and pandas may be cut
+    _calls          calls, values, split types
 """
 
 from __future__ import annotations
 
-from spliter.pipeline._decorators import lazy, module, pipeline
-from spliter.pipeline._explain import explain
-from spliter.pipeline._options import options
-from spliter.pipeline._splittable import splittable
-from spliter.pipeline._types import (
+from spliter.pipeline._calls.split_types import (
     Axis,
     Generic,
     Groups,
@@ -27,6 +32,10 @@ from spliter.pipeline._types import (
     mut,
     unknown,
 )
+from spliter.pipeline._decorators import lazy, module, pipeline
+from spliter.pipeline._explain import explain
+from spliter.pipeline._functions.splittable import splittable
+from spliter.pipeline._options import options
 
 __all__ = [
     "Axis",

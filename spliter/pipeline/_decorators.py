@@ -15,17 +15,17 @@ import numpy as np
 from spliter._errors import InvalidArgumentError
 from spliter._split import Split
 from spliter._task_checks import check_task_function, name_of
-from spliter.pipeline import _arrays, _frames  # noqa: F401 -- register classes of lazy values
 from spliter.pipeline._annotations import functions_of
-from spliter.pipeline._capture import wrap
-from spliter.pipeline._containers import Containers, drop_lost, wrapped, written_back
-from spliter.pipeline._evaluate import evaluate_own, raise_kept
-from spliter.pipeline._graph import Graph
-from spliter.pipeline._interrupts import is_interrupt
-from spliter.pipeline._lazy import is_capturable, lazies_in
+from spliter.pipeline._calls.graph import Graph
+from spliter.pipeline._calls.split_types import share_of
+from spliter.pipeline._functions.splittable import annotated_of, splittable
 from spliter.pipeline._options import CURRENT, plain_nbytes
-from spliter.pipeline._splittable import annotated_of, splittable
-from spliter.pipeline._types import share_of
+from spliter.pipeline._running.evaluate import evaluate_own, raise_kept
+from spliter.pipeline._running.interrupts import is_interrupt
+from spliter.pipeline._values import arrays, frames  # noqa: F401 -- register lazy classes
+from spliter.pipeline._values.capture import wrap
+from spliter.pipeline._values.containers import Containers, drop_lost, wrapped, written_back
+from spliter.pipeline._values.lazy import is_capturable, lazies_in
 
 
 def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
@@ -91,7 +91,7 @@ def _run(
     fn: Callable[..., Any], small: Small, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     if any(isinstance(each, Split) for each in (*args, *kwargs.values())):
-        from spliter.pipeline._over_split import run_over_split
+        from spliter.pipeline._over_split.run import run_over_split
 
         return run_over_split(fn, args, kwargs)
     if lazies_in((args, kwargs)):  # called by another pipeline, which evaluates

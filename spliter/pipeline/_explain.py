@@ -8,15 +8,15 @@ from typing import Any
 
 from spliter._errors import InvalidArgumentError
 from spliter._split import Split
-from spliter.pipeline._compiled import driver_of, groups_of
-from spliter.pipeline._containers import Containers, drop_lost, refuse
+from spliter.pipeline._calls.graph import Graph
 from spliter.pipeline._decorators import captured
-from spliter.pipeline._evaluate import TRACE
-from spliter.pipeline._graph import Graph
 from spliter.pipeline._options import CURRENT, Options
-from spliter.pipeline._planner import needed, plan_for
-from spliter.pipeline._program import compile_stage
-from spliter.pipeline._stages import Plan, Stage
+from spliter.pipeline._planning.planner import needed, plan_for
+from spliter.pipeline._planning.stages import Plan, Stage
+from spliter.pipeline._running.compiled import driver_of, groups_of
+from spliter.pipeline._running.evaluate import TRACE
+from spliter.pipeline._running.program import compile_stage
+from spliter.pipeline._values.containers import Containers, drop_lost, refuse
 
 
 def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:

@@ -12,11 +12,11 @@ from spliter._errors import AnnotationError, InvalidArgumentError, SplIterError
 from spliter._split import Split
 from spliter._task_checks import name_of
 from spliter.pipeline import options, pipeline
-from spliter.pipeline._evaluate import FAILURES
-from spliter.pipeline._lazy import lazies_in
-from spliter.pipeline._runner import Failure
-from spliter.pipeline._splittable import Annotated, annotated_of, splittable
-from spliter.pipeline._types import AnyType, Mut, Reduction, broadcast
+from spliter.pipeline._calls.split_types import AnyType, Mut, Reduction, broadcast
+from spliter.pipeline._functions.splittable import Annotated, annotated_of, splittable
+from spliter.pipeline._running.evaluate import FAILURES
+from spliter.pipeline._running.runner import Failure
+from spliter.pipeline._values.lazy import lazies_in
 from spliter.testing._equality import equal
 
 

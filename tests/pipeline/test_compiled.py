@@ -14,17 +14,9 @@ import pytest
 import scipy.special
 
 from spliter import _llvm
-from spliter.pipeline import (
-    Rows,
-    _compiled,
-    _inner_loops,
-    explain,
-    mut,
-    options,
-    pipeline,
-    splittable,
-)
-from spliter.pipeline._inner_loops import loop_of, runner
+from spliter.pipeline import Rows, explain, mut, options, pipeline, splittable
+from spliter.pipeline._running import compiled, inner_loops
+from spliter.pipeline._running.inner_loops import loop_of, runner
 
 pytest.importorskip("llvmlite")
 
@@ -48,15 +40,15 @@ class Counted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps = self.unfinished = 0
-        run = _compiled.Group.run
+        run = compiled.Group.run
 
-        def counting(group: _compiled.Group, *arguments: Any) -> int:
+        def counting(group: compiled.Group, *arguments: Any) -> int:
             ran = run(group, *arguments)
             self.steps += ran
             self.unfinished += group.table is not None and ran < len(group.steps)
             return ran
 
-        monkeypatch.setattr(_compiled.Group, "run", counting)
+        monkeypatch.setattr(compiled.Group, "run", counting)
 
 
 @pytest.fixture
@@ -251,7 +243,7 @@ def test_another_thread_runs_meanwhile() -> None:
     other.start()
     interval = sys.getswitchinterval()
     with pytest.MonkeyPatch.context() as patch, options(batch=len(x) // 20, threads=1):
-        patch.setattr(_inner_loops, "runner", lambda: watching)
+        patch.setattr(inner_loops, "runner", lambda: watching)
         try:
             sys.setswitchinterval(1000)
             pipeline(lambda x: np.sin(np.exp(x)))(x)
@@ -278,17 +270,17 @@ def hidden(patch: pytest.MonkeyPatch) -> None:
 
 
 def unlinked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_inner_loops, "_MODULE", _inner_loops._MODULE.replace("fetestexcept", "absent_"))
+    patch.setattr(inner_loops, "_MODULE", inner_loops._MODULE.replace("fetestexcept", "absent_"))
 
 
 def unlike(patch: pytest.MonkeyPatch) -> None:
     """Make the loop of one ufunc that of another, as a changed layout of the capsule might."""
-    find = _inner_loops._find
-    patch.setattr(_inner_loops, "_find", lambda ufunc, operands: find(np.subtract, operands))
+    find = inner_loops._find
+    patch.setattr(inner_loops, "_find", lambda ufunc, operands: find(np.subtract, operands))
 
 
 def renamed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_inner_loops, "CAPSULE", b"numpy_9.9_ufunc_call_info")
+    patch.setattr(inner_loops, "CAPSULE", b"numpy_9.9_ufunc_call_info")
 
 
 @pytest.mark.usefixtures("forgetful")
@@ -306,7 +298,7 @@ def test_what_is_missing_or_unexpected_leaves_the_python_driver(
 
 def test_functions_that_may_loop_for_minutes_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
-    monkeypatch.setattr(_inner_loops, "_gives_equal_bits", lambda ufunc, _: tried.append(ufunc))
+    monkeypatch.setattr(inner_loops, "_gives_equal_bits", lambda ufunc, _: tried.append(ufunc))
     loop_of.cache_clear()
     for ufunc in (scipy.special.obl_cv, scipy.special.xlogy, scipy.special.j0, np.hypot):
         loop_of(ufunc, (np.dtype("f4"),) * ufunc.nin)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from spliter import split
-from spliter.pipeline import Reduction, Rows, _passes, pipeline, splittable
+from spliter.pipeline import Reduction, Rows, pipeline, splittable
+from spliter.pipeline._over_split import passes
 
 VALUES = np.arange(50.0)
 
@@ -70,7 +71,7 @@ def test_nothing_runs_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> Non
         asked.append(futures)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_passes, "gather", interrupted)
+    monkeypatch.setattr(passes, "gather", interrupted)
     with pytest.raises(KeyboardInterrupt):
         pipeline(lambda x: [(x + number).sum() for number in range(8)])(split([VALUES, VALUES]))
     assert len(asked) == 1

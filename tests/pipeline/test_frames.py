@@ -15,7 +15,6 @@ from spliter.pipeline import (
     Groups,
     Reduction,
     Rows,
-    _lazy,
     broadcast,
     explain,
     options,
@@ -23,6 +22,7 @@ from spliter.pipeline import (
     splittable,
     unknown,
 )
+from spliter.pipeline._values import lazy
 from spliter.testing import check_splittable
 
 FRAME = pd.DataFrame(
@@ -89,10 +89,10 @@ def test_filters_keep_their_labels_and_chain() -> None:
 @pytest.fixture
 def older_pandas(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(pd, "__version__", "2.3.3")
-    _lazy._frame_classes.cache_clear()
+    lazy._frame_classes.cache_clear()
     yield
     monkeypatch.undo()
-    _lazy._frame_classes.cache_clear()
+    lazy._frame_classes.cache_clear()
 
 
 def test_threads_of_frames_are_few(monkeypatch: pytest.MonkeyPatch) -> None:

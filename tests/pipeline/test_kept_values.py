@@ -13,7 +13,7 @@ import pytest
 
 from spliter import split
 from spliter.pipeline import Rows, pipeline, splittable
-from spliter.pipeline._graph import Graph
+from spliter.pipeline._calls.graph import Graph
 from tests.pipeline.test_values_between_pipelines import TABLE, parts, whole
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spliter.pipeline import Rows, _capture, options, pipeline, splittable
-from spliter.pipeline._program import MAX_TEMPORARY_NBYTES
+from spliter.pipeline import Rows, options, pipeline, splittable
+from spliter.pipeline._running.program import MAX_TEMPORARY_NBYTES
+from spliter.pipeline._values import capture
 
 pytestmark = pytest.mark.usefixtures("small_batches")
 
@@ -65,7 +66,7 @@ def test_results_that_nobody_holds_are_not_stored(body: Any, stored: int) -> Non
 
 
 def test_long_loops_are_evaluated_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_capture, "MAX_PENDING", 10)
+    monkeypatch.setattr(capture, "MAX_PENDING", 10)
     waiting = []
 
     def body(x: Any) -> Any:

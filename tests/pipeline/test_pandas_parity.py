@@ -15,7 +15,7 @@ from spliter import WholeArrayError, split
 from spliter.pipeline import lazy, options, pipeline
 from spliter.pipeline._annotations.groups import AGGREGATES
 from spliter.pipeline._annotations.pandas import ALONG_ROWS
-from spliter.pipeline._frames import LazyFrame
+from spliter.pipeline._values.frames import LazyFrame
 from tests.pipeline.test_pandas import same
 
 ROWS = 23

@@ -25,9 +25,9 @@ from spliter.pipeline import (
     splittable,
     unknown,
 )
-from spliter.pipeline._evaluate import evaluate
-from spliter.pipeline._lazy import Lazy
-from spliter.pipeline._program import MAX_TEMPORARY_NBYTES
+from spliter.pipeline._running.evaluate import evaluate
+from spliter.pipeline._running.program import MAX_TEMPORARY_NBYTES
+from spliter.pipeline._values.lazy import Lazy
 
 pytestmark = pytest.mark.usefixtures("small_batches")
 

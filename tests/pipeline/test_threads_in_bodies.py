@@ -13,20 +13,11 @@ import numpy as np
 import pytest
 
 from spliter import split
-from spliter.pipeline import (
-    Rows,
-    _array_calls,
-    _capture,
-    _evaluate,
-    _lazy,
-    _numbers,
-    lazy,
-    mut,
-    options,
-    pipeline,
-    splittable,
-)
-from spliter.pipeline._graph import common_graph
+from spliter.pipeline import Rows, lazy, mut, options, pipeline, splittable
+from spliter.pipeline._calls.graph import common_graph
+from spliter.pipeline._running import evaluate
+from spliter.pipeline._values import array_calls, capture, lazy_numbers
+from spliter.pipeline._values.lazy import compute as compute_value
 
 VALUES = np.arange(50.0)
 
@@ -138,8 +129,8 @@ def test_an_error_that_a_thread_gets_while_another_one_finds_it_is_raised_once(
         other.join(60)
         return found, x + 1
 
-    real = _evaluate.lose
-    monkeypatch.setattr(_evaluate, "lose", lose)
+    real = evaluate.lose
+    monkeypatch.setattr(evaluate, "lose", lose)
     with options(batch=7):
         found, more = pipeline(body)(VALUES.copy())
     assert "sqrt" in found
@@ -194,9 +185,9 @@ def test_a_call_that_runs_at_once_does_not_run_those_of_others(
             real(graph)
 
         other = threading.Thread(target=call_of_another)
-        real = _evaluate.evaluate
+        real = evaluate.evaluate
         np.asarray(x)  # from now on, changes do not wait
-        monkeypatch.setattr(_capture, "evaluate", evaluate_late)
+        monkeypatch.setattr(capture, "evaluate", evaluate_late)
         x[:] = 2
         ended.set()
         other.join(60)
@@ -228,9 +219,9 @@ def test_a_number_is_computed_of_values_as_they_are(monkeypatch: pytest.MonkeyPa
             others.append(meanwhile(change))
             return real(value)
 
-        real = _lazy.compute
+        real = compute_value
         y = x * 2
-        monkeypatch.setattr(_numbers, "compute", compute)
+        monkeypatch.setattr(lazy_numbers, "compute", compute)
         greatest = y.max()
         others[0].join(60)
         return greatest, y
@@ -253,10 +244,10 @@ def test_a_change_that_another_thread_finds_to_fail_is_undone(
             others.append(meanwhile(lambda: str(x)))
             return result
 
-        real = _capture.capture
+        real = capture.capture
         y = x + 1
         try:
-            monkeypatch.setattr(_array_calls, "capture", capture_and_wait)
+            monkeypatch.setattr(array_calls, "capture", capture_and_wait)
             with np.errstate(divide="raise"):
                 y /= 0
             y.max()
@@ -300,7 +291,7 @@ def test_values_meet_while_another_thread_uses_them(monkeypatch: pytest.MonkeyPa
             return graph
 
         sums: list[Any] = []
-        monkeypatch.setattr(_capture, "common_graph", meet)
+        monkeypatch.setattr(capture, "common_graph", meet)
         return x * 2, sums[0]
 
     with options(batch=7):

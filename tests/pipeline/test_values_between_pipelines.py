@@ -12,16 +12,8 @@ import numpy as np
 import pytest
 
 from spliter import InvalidArgumentError, gather, split
-from spliter.pipeline import (
-    Rows,
-    _passes,
-    broadcast,
-    explain,
-    lazy,
-    options,
-    pipeline,
-    splittable,
-)
+from spliter.pipeline import Rows, broadcast, explain, lazy, options, pipeline, splittable
+from spliter.pipeline._over_split import passes
 
 TABLE = np.random.default_rng(4).normal(size=(76, 3))
 
@@ -171,7 +163,7 @@ def test_a_pass_that_is_interrupted_runs_again(monkeypatch: pytest.MonkeyPatch) 
         return gather(futures)
 
     with monkeypatch.context() as patched:
-        patched.setattr(_passes, "gather", gathered)
+        patched.setattr(passes, "gather", gathered)
         with pytest.raises(KeyboardInterrupt):
             pipeline(lambda x: learn(x, kept, None))(parts())
     np.testing.assert_allclose(kept["both"], TABLE.mean(axis=0) * 2)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from spliter.pipeline._graph import Annotation
+from spliter.pipeline._calls.calls import Annotation
 
 
 class FunctionAnnotation(Annotation, Protocol):

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from spliter.pipeline._annotations.arguments import FunctionAnnotation
-from spliter.pipeline._elementwise import Elementwise, Like, axes_of, meta_by_example
-from spliter.pipeline._graph import Call, Node, Typing, UnforeseenResultError
-from spliter.pipeline._metas import ArrayMeta, Meta
-from spliter.pipeline._types import Axis, Reduction, SplitType, Unknown
+from spliter.pipeline._annotations.elementwise import Elementwise, Like, axes_of, meta_by_example
+from spliter.pipeline._calls.calls import Call, Node, Typing, UnforeseenResultError
+from spliter.pipeline._calls.metas import ArrayMeta, Meta
+from spliter.pipeline._calls.split_types import Axis, Reduction, SplitType, Unknown
 
 
 class Along:

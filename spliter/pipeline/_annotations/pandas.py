@@ -42,9 +42,9 @@ from spliter.pipeline._annotations.rows import (
     fits,
     same_rows,
 )
-from spliter.pipeline._graph import Call, Node
-from spliter.pipeline._metas import FrameMeta
-from spliter.pipeline._types import Reduction, SplitType
+from spliter.pipeline._calls.calls import Call, Node
+from spliter.pipeline._calls.metas import FrameMeta
+from spliter.pipeline._calls.split_types import Reduction, SplitType
 
 
 def _has_text(frame: Any, *args: Any, **kwargs: Any) -> bool:

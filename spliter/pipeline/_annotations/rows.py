@@ -10,9 +10,9 @@ import numpy as np
 
 from spliter.backend.contents import concatenate
 from spliter.pipeline._annotations.dtypes import has_flags, has_numbers, is_number, is_text
-from spliter.pipeline._graph import Call, Node, Typing
-from spliter.pipeline._metas import ArrayMeta, FrameMeta, Meta, meta_of
-from spliter.pipeline._types import Axis, SplitType, Unknown, axis, broadcast
+from spliter.pipeline._calls.calls import Call, Node, Typing
+from spliter.pipeline._calls.metas import ArrayMeta, FrameMeta, Meta, meta_of
+from spliter.pipeline._calls.split_types import Axis, SplitType, Unknown, axis, broadcast
 
 Check: TypeAlias = Callable[..., bool]
 """Given the arguments of a call, frames among them without rows; returns whether it can be cut."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from spliter.pipeline._types import Rows
+from spliter.pipeline._calls.split_types import Rows
 
 _CONVERSIONS: Final = (
     *("rgb2hsv", "hsv2rgb", "rgb2lab", "lab2rgb", "rgb2xyz", "xyz2rgb", "xyz2lab", "lab2xyz"),

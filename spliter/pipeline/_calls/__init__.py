@@ -1,0 +1,1 @@
+"""Captured calls, the values between them, what is known of these, and how they are cut."""

@@ -1,0 +1,1 @@
+"""Functions that a program annotates: their calls are captured and checked."""

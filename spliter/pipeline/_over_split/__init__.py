@@ -1,0 +1,1 @@
+"""Pipelines over a Split: passes of one task per partition."""

@@ -1,0 +1,1 @@
+"""Group captured calls into stages. Pure functions."""

@@ -1,0 +1,1 @@
+"""Run planned stages on batches, by threads, and collect results, errors and warnings."""

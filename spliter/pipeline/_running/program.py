@@ -1,0 +1,386 @@
+"""Compile a stage to steps on numbered registers, which a thread runs for each batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, cast
+
+import numpy as np
+
+from spliter._cache import cache_nbytes
+from spliter.pipeline._annotations.elementwise import CONTIGUOUS_ONLY, stand_in
+from spliter.pipeline._calls.calls import Call, Node, Typing
+from spliter.pipeline._calls.metas import ArrayMeta, FrameMeta
+from spliter.pipeline._calls.split_types import (
+    Axis,
+    Broadcast,
+    Reduction,
+    SplitType,
+    Unknown,
+    first_step,
+    item_nbytes,
+)
+from spliter.pipeline._options import Options
+from spliter.pipeline._planning.memory_order import Layout, empty, layout_of_results
+from spliter.pipeline._planning.stages import Stage
+
+MAX_BATCH_NBYTES: Final = 2**23
+"""Bytes of the live pieces of a batch of calls in Python. Threads in Python hand the interpreter
+lock to each other at every call, so fewer calls on pieces from the level-3 cache are faster: with
+batches of 4, 8, 16, 32, 64 and 128 thousand items, 512 KiB of level-2 cache and 2 threads,
+Black-Scholes (96 bytes per item) took 434, 325, 290, 271, 268 and 268 ms, ten additions (40 bytes
+per item) 144, 98, 48, 33, 26 and 25 ms. Functions that are annotated as a whole have temporaries
+that nobody counts, and would rather have smaller pieces. With pieces of 4, 8 and 12 MiB and 512 KiB
+of cache shallow water took 419, 266 and 247 ms, densities of sea water 101, 104 and 120 ms; with
+pieces of 4, 8 and 16 MiB and 2 MiB of cache 402, 306 and 286 ms, and 134, 157 and 186 ms."""
+
+COMPILED_SHARE: Final = 1.0
+"""Bytes of the live pieces of a batch of compiled calls, in level-2 caches. With batches of 1/8,
+1/4, 1/2, 1, 2, 4 and 8 caches of 1 MiB, 2 threads took 13.5, 11.2, 10.0, 9.6, 11.7, 12.7 and 13.0
+ms for ten additions, 165, 156, 153, 154, 155, 156 and 156 for Black-Scholes."""
+
+MAX_TEMPORARY_NBYTES: Final = 2**21
+"""Most bytes of the temporaries of a thread."""
+
+LEAST_FRAME_ROWS: Final = 2**18
+MOST_FRAME_ROWS: Final = 2**20
+"""Rows of a batch with frames. A call of pandas takes some 50 us on any number of rows, and holds
+the interpreter lock. With 1/8, 1/4, 1/2 and 1 million rows, 2 threads took 131, 89, 62 and 54 ms
+for the index of crimes, 234, 161, 136 and 119 ms for the names of babies. Batches of more take more
+memory, and are no faster."""
+
+
+MOST_FRAME_THREADS: Final = 4
+"""Threads of batches with frames, unless more are asked for: they wait for the interpreter lock.
+With 2, 4, 8 and 16 threads on as many cores the names of babies took 241, 166, 211 and 342 ms
+(pandas alone 317 to 351), ratings of films 145, 144, 214 and 400 (pandas 177 to 244), the index of
+crimes 105, 52, 47 and 78 (pandas 78 to 157), postal codes 221, 108, 67 and 73 (pandas 230 to 379).
+"""
+
+
+class Step(NamedTuple):
+    """A call on registers.
+
+    Parameters
+    ----------
+    fn : callable
+    args : tuple of int
+        Registers of the positional arguments.
+    kwargs : tuple of (str, int)
+        Names and registers of the keyword arguments.
+    results : tuple of int
+        Registers of the results; empty if the call returns nothing.
+    outs : tuple of int
+        Registers of arrays for the results, passed as ``out``; empty if the call allocates them.
+    preset : int or None
+        Register of the earlier version of the result, whose dtype a ufunc with ``out`` keeps, and
+        whose elements stay where ``where`` is false.
+    takes_start : bool
+        Whether the call gets the position of the first item.
+    call : Call
+        For messages.
+    kinds : tuple of SplitType
+        Of the results.
+    last_used : tuple of int
+        Registers of results of earlier calls that no later step needs.
+    checked : tuple of (int, Axis)
+        Registers of results that must have as many items as the batch.
+    """
+
+    fn: Callable[..., Any]
+    args: tuple[int, ...]
+    kwargs: tuple[tuple[str, int], ...]
+    results: tuple[int, ...]
+    outs: tuple[int, ...]
+    preset: int | None
+    takes_start: bool
+    call: Call
+    kinds: tuple[SplitType, ...]
+    last_used: tuple[int, ...]
+    checked: tuple[tuple[int, Axis], ...]
+
+
+class Scratch(NamedTuple):
+    """Memory of a thread for the results of one or more calls of a batch.
+
+    Parameters
+    ----------
+    register : int
+    shape : tuple of int
+        Of the whole results.
+    axes : tuple of int
+        In their order in memory: the axis that is cut has the largest stride.
+    dtype : dtype
+    """
+
+    register: int
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def axis(self) -> int:
+        """The axis that is cut."""
+        return self.axes[0]
+
+
+@dataclass
+class Program:
+    """A compiled stage.
+
+    Parameters
+    ----------
+    length : int
+        Items to be cut.
+    """
+
+    length: int
+    registers: int = 0
+    constants: dict[int, Any] = field(default_factory=dict)
+    cuts: list[tuple[int, SplitType, Any]] = field(default_factory=list)
+    scratch: list[Scratch] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    results: list[tuple[int, SplitType, Node]] = field(default_factory=list)
+    """Registers whose pieces are collected, by split type."""
+
+    allocated: list[tuple[Node, Any]] = field(default_factory=list)
+    """Results that the calls write straight into an array."""
+
+    layouts: dict[Node, Layout] = field(default_factory=dict)
+    """Of results with several axes, as far as they are known."""
+
+    has_frames: bool = False
+    """Whether items are rows of frames."""
+
+    item_nbytes: float = 0.0
+    """Bytes of an item of all pieces that are live at a time."""
+
+    temporary_nbytes: float = 0.0
+    """Bytes of an item of those that are neither sources nor results."""
+
+    def threads(self, options: Options) -> int:
+        """Return how many threads run batches."""
+        count = options.thread_count
+        limits = self.has_frames and options.threads == "auto"
+        return min(count, MOST_FRAME_THREADS) if limits else count
+
+    def batch(self, options: Options, driver: str) -> int:
+        """Return the items of a batch, so that its pieces fit the cache."""
+        if isinstance(options.batch, int):
+            return options.batch
+        threads = self.threads(options)
+        count = -(-self.length // self._fitting(driver, threads))
+        if count > 1 or not self.has_frames:  # as many for each thread
+            count = -(-count // threads) * threads
+        return -(-self.length // count)
+
+    def _fitting(self, driver: str, threads: int) -> int:
+        """Return the most items of a batch."""
+        if self.has_frames:
+            return min(max(-(-self.length // threads), LEAST_FRAME_ROWS), MOST_FRAME_ROWS)
+        most = COMPILED_SHARE * cache_nbytes() if driver == "compiled" else MAX_BATCH_NBYTES
+        in_cache = most / max(self.item_nbytes, 1.0)
+        bounded = MAX_TEMPORARY_NBYTES / max(self.temporary_nbytes, 1.0)
+        return max(int(min(in_cache, bounded)), 1)
+
+    def add_temporary(self, nbytes: float) -> None:
+        """Count bytes of an item of a temporary."""
+        self.item_nbytes += nbytes
+        self.temporary_nbytes += nbytes
+
+
+def compile_stage(stage: Stage) -> Program:
+    """Return the program of a stage that is cut.
+
+    Parameters
+    ----------
+    stage : Stage
+        With a length.
+    """
+    assert stage.length is not None
+    return _Compiler(stage, Program(stage.length)).program
+
+
+class _Compiler:
+    """Assigns registers, and reuses the scratch memory of values that are no longer needed."""
+
+    def __init__(self, stage: Stage, program: Program) -> None:
+        self.program = program
+        self.stage = stage
+        self.at: dict[Node, int] = {}
+        self.cut_at: dict[tuple[Any, SplitType], int] = {}
+        self.free: dict[tuple[Any, ...], list[int]] = {}
+        self.slot_of: dict[Node, tuple[list[int], int]] = {}
+        self.allocated: dict[Node, float] = {}
+        self.allocated_nbytes = self.peak_nbytes = 0.0
+        self.stored = {*stage.stored}
+        inputs = (node for call, _ in stage.calls for node in call.inputs)
+        program.has_frames = any(isinstance(node.meta, FrameMeta) for node in inputs)
+        last_use: dict[Node, int] = {}
+        for number, (call, _) in enumerate(stage.calls):
+            last_use.update(dict.fromkeys(call.inputs, number))
+            last_use.update((node, number) for _, node in stage.results[number])
+        last_uses: list[list[Node]] = [[] for _ in stage.calls]
+        for node, number in last_use.items():
+            last_uses[number].append(node)
+        self.kept_inputs = {
+            node for call, _ in stage.calls if not call.annotation.scratch for node in call.inputs
+        }
+        for number, (call, typing) in enumerate(stage.calls):
+            self._add(call, typing, stage.results[number])
+            self._release(last_uses[number])
+        written = {id(node) for node, _ in program.allocated}
+        program.results += [
+            (self.at[node], stage.made[node], node)
+            for node in stage.stored
+            if id(node) not in written
+        ]
+
+    def _release(self, nodes: list[Node]) -> None:
+        """Reuse or free the memory of values that the last step was the last to use."""
+        for node in nodes:
+            if node in self.slot_of:
+                free, register = self.slot_of.pop(node)
+                free.append(register)
+        if freed := [node for node in nodes if node in self.allocated and node not in self.stored]:
+            step = self.program.steps[-1]
+            self.allocated_nbytes -= sum(self.allocated.pop(node) for node in freed)
+            registers = {self.at[node] for node in freed} - {*step.results}
+            self.program.steps[-1] = step._replace(last_used=tuple(registers))
+
+    def _register(self) -> int:
+        self.program.registers += 1
+        return self.program.registers - 1
+
+    def _add(self, call: Call, typing: Typing, live: list[tuple[int, Node]]) -> None:
+        self._add_layouts(call, [node for _, node in live])
+        kinds = iter(typing.inputs)
+        args = tuple([self._input(value, kinds) for value in call.args])
+        kwargs = tuple([(name, self._input(value, kinds)) for name, value in call.kwargs.items()])
+        preset = None
+        outs: tuple[int, ...] = ()
+        if call.into is not None and call.into in call.writes:
+            outs = (self._input(call.into, kinds),)
+        else:
+            outs = self._outs(call, typing, live)
+            if call.into is not None and ("where" in call.kwargs or not outs):
+                preset = self._input(call.into, kinds)
+        results = outs or tuple([self._register() for _ in call.outputs])
+        fn, takes_start = typing.fn or first_step(call.fn, typing.outputs), False
+        for kind in typing.outputs:
+            takes_start |= isinstance(kind, Reduction) and kind.takes_start
+        for number, node in live:
+            self.at[node] = results[number]
+            if not outs:
+                self._allocate(node, typing.outputs[number])
+        made = typing.outputs
+        checked: tuple[tuple[int, Axis], ...] = ()
+        if typing.is_checked:
+            pairs = zip(results, made, strict=True)
+            checked = tuple([(at, kind) for at, kind in pairs if isinstance(kind, Axis)])
+        self.program.steps.append(
+            Step(fn, args, kwargs, results, outs, preset, takes_start, call, made, (), checked)
+        )
+
+    def _add_layouts(self, call: Call, results: list[Node]) -> None:
+        for node in results:
+            ndim = len(node.meta.shape) if isinstance(node.meta, ArrayMeta) else 0
+            if ndim > 1 and (layout := layout_of_results(call, ndim, self.program.layouts)):
+                self.program.layouts[node] = layout
+
+    def _allocate(self, node: Node, kind: SplitType) -> None:
+        """Count the bytes of an item of a result that a call allocates."""
+        self.allocated[node] = nbytes = _expected_nbytes(node, kind)
+        self.allocated_nbytes += nbytes
+        if self.allocated_nbytes > self.peak_nbytes:
+            self.program.add_temporary(self.allocated_nbytes - self.peak_nbytes)
+            self.peak_nbytes = self.allocated_nbytes
+
+    def _input(self, value: Any, kinds: Iterator[SplitType]) -> int:
+        if isinstance(value, Node):
+            kind = next(kinds)
+            if value in self.at:
+                return self.at[value]
+            # For `explain` nothing exists yet, or not any more.
+            data = stand_in(value) if value.data is None else value.data
+            if not isinstance(kind, Broadcast):
+                return self._cut(data, kind, 0.0 if data is value else None)
+            value = data
+        register = self._register()
+        self.program.constants[register] = value
+        return register
+
+    def _cut(self, data: Any, kind: SplitType, nbytes: float | None = None) -> int:
+        """Return the register of a value's pieces; its bytes are given if it does not exist yet."""
+        key = _identity(data), kind
+        if key not in self.cut_at:
+            self.cut_at[key] = self._register()
+            self.program.cuts.append((self.cut_at[key], kind, data))
+            if nbytes is None and not self.program.has_frames:
+                nbytes = item_nbytes(kind, data)
+            self.program.item_nbytes += nbytes or 0.0
+        return self.cut_at[key]
+
+    def _outs(self, call: Call, typing: Typing, live: list[tuple[int, Node]]) -> tuple[int, ...]:
+        """Return registers of arrays into which a ufunc writes its results."""
+        if not isinstance(call.fn, np.ufunc) or len(live) < len(call.outputs):
+            return ()
+        pairs = [(node, cast(Axis, typing.outputs[number])) for number, node in live]
+        if not all(self._can_be_out(*pair) for pair in pairs):
+            return ()
+        return tuple([self._out(*pair) for pair in pairs])
+
+    def _can_be_out(self, node: Node, kind: SplitType) -> bool:
+        meta = node.meta
+        if not (isinstance(meta, ArrayMeta) and meta.exact and isinstance(kind, Axis)):
+            return False
+        is_contiguous = len(meta.shape) == 1
+        fits = is_contiguous or (node.call is not None and node.call.fn not in CONTIGUOUS_ONLY)
+        return fits and node not in self.kept_inputs
+
+    def _out(self, node: Node, kind: Axis) -> int:
+        meta = cast(ArrayMeta, node.meta)
+        shape = cast(tuple[int, ...], meta.shape)
+        layout = self.program.layouts.get(node)
+        axes = layout.axes if layout else tuple(range(len(shape)))
+        if node in self.stored:
+            result = empty(shape, meta.dtype, axes)
+            self.program.allocated.append((node, result))
+            return self._cut(result, kind)
+        axes = kind.axis, *(axis for axis in axes if axis != kind.axis)
+        free = self.free.setdefault((meta.dtype, shape, axes), [])
+        if free:
+            register = free.pop()
+        else:
+            register = self._register()
+            self.program.scratch.append(Scratch(register, shape, axes, meta.dtype))
+            self.program.add_temporary(_expected_nbytes(node, kind))
+        self.slot_of[node] = free, register
+        return register
+
+
+def _identity(data: Any) -> Any:
+    """Return what equal views have in common, which a program makes wherever it slices anew."""
+    if not isinstance(data, np.ndarray) or data.base is None:
+        return id(data)
+    start = data.__array_interface__["data"][0]
+    return start, data.shape, data.strides, data.dtype, data.flags.writeable
+
+
+def _expected_nbytes(node: Node, kind: SplitType) -> float:
+    """Return the bytes of an item of a result, as far as they are known."""
+    if not isinstance(node.meta, ArrayMeta) or not isinstance(kind, Axis | Unknown):
+        return 0.0
+    axis = kind.axis if isinstance(kind, Axis) else 0
+    rest = [extent or 1 for at, extent in enumerate(node.meta.shape) if at != axis]
+    return float(node.meta.dtype.itemsize * math.prod(rest))
+
+
+def allocate(scratch: Scratch, batch: int) -> Any:
+    """Return the memory of batches of some items."""
+    first, *others = [scratch.shape[axis] for axis in scratch.axes]
+    # The strides of the axis that is cut are the same for any number of items.
+    memory = np.empty([min(batch, first), *others], scratch.dtype)
+    return memory.transpose(np.argsort(scratch.axes))

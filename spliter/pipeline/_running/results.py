@@ -1,0 +1,154 @@
+"""Collect the pieces of a stage's results, and merge them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from spliter._errors import AnnotationError
+from spliter.pipeline._annotations.rows import Labelled
+from spliter.pipeline._calls.calls import Call, Node
+from spliter.pipeline._calls.split_types import Axis, SplitType
+from spliter.pipeline._planning.memory_order import Layout, empty, layout_of
+
+
+class Pieces:
+    """Pieces of one result, which come from several threads in any order; kept until the end."""
+
+    def __init__(self, kind: SplitType) -> None:
+        self.kind = kind
+        self.pieces: dict[int, Any] = {}
+
+    def put(self, start: int, stop: int, piece: Any) -> None:
+        """Keep a piece."""
+        self.pieces[start] = piece
+
+    def finish(self) -> Any:
+        """Merge by the split type, in the order of the items."""
+        return self.kind.merge([self.pieces[start] for start in sorted(self.pieces)])
+
+
+class Arrays(Pieces):
+    """Pieces of equal dtype and width, copied to their place in one array.
+
+    Other pieces are kept and concatenated at the end, which finds their common dtype.
+    """
+
+    kind: Axis
+
+    def __init__(self, kind: Axis, length: int, node: Node, layout: Layout | None) -> None:
+        super().__init__(kind)
+        self.length = length
+        self.name = node.call.place if node.call else ""
+        self.layout = layout
+        self.result: Any = None
+        self.example: Any = None
+        self.copied: dict[int, int] = {}
+        self.lock = threading.Lock()
+
+    def put(self, start: int, stop: int, piece: Any) -> None:
+        """Copy or keep a piece; check its length."""
+        check_length(self.kind, piece, stop - start, self.name)
+        if type(piece) is not np.ndarray or piece.dtype.hasobject:
+            self.pieces[start] = piece
+            return
+        with self.lock:
+            if self.result is None:
+                self.result = self._allocate(piece)
+        place = self.kind.split(self.result, start, stop)
+        if piece.dtype == place.dtype and piece.shape == place.shape:
+            place[...] = piece
+            self.copied[start] = stop
+        else:
+            self.pieces[start] = piece.copy()
+
+    def finish(self) -> Any:
+        """Return the array, or all pieces merged."""
+        if not self.pieces:
+            return self.result
+        for start, stop in self.copied.items():
+            self.pieces[start] = self.kind.split(self.result, start, stop)
+        return super().finish()
+
+    def _allocate(self, piece: Any) -> Any:
+        shape = list(piece.shape)
+        shape[self.kind.axis] = self.length
+        layout = self.layout or layout_of(piece)
+        return empty(shape, piece.dtype, layout.axes)
+
+
+class Frames(Arrays):
+    """Pieces of a frame or series; those of one dtype of NumPy are copied to one array."""
+
+    kind: Labelled
+
+    def put(self, start: int, stop: int, piece: Any) -> None:
+        """Copy the values of a piece, or keep it; all pieces have the same dtypes."""
+        dtypes = [piece.dtype] if piece.ndim == 1 else list(piece.dtypes)
+        is_plain = all(isinstance(each, np.dtype) and not each.hasobject for each in dtypes)
+        if is_plain and len({*dtypes}) == 1:
+            self.example = piece
+            piece = piece.to_numpy()
+        super().put(start, stop, piece)
+
+    def finish(self) -> Any:
+        """Return the frame."""
+        return super().finish() if self.pieces else self.kind.frame(self.result, self.example)
+
+
+def collector_for(kind: SplitType, length: int, node: Node, layout: Layout | None) -> Pieces:
+    """Return what collects the pieces of a result.
+
+    Parameters
+    ----------
+    kind : SplitType
+    length : int
+        Items of the stage.
+    node : Node
+        The result.
+    layout : Layout or None
+        Of the result, if it is known.
+    """
+    if isinstance(kind, Labelled):
+        return Frames(kind, length, node, layout)
+    return Arrays(kind, length, node, layout) if isinstance(kind, Axis) else Pieces(kind)
+
+
+def check_nothing(result: Any, call: Call) -> None:
+    """Refuse the result of a call that is annotated to return nothing: it would be lost."""
+    if result is not None:
+        raise AnnotationError(
+            f"{call.place} returned {type(result).__name__}, and its annotation says "
+            "returns=None; name the split type of the result, or let the function return nothing"
+        )
+
+
+def check_length(kind: SplitType, piece: Any, expected: int, name: str) -> None:
+    """Raise if a piece has another number of items than expected.
+
+    Parameters
+    ----------
+    kind : SplitType
+    piece : object
+        Result of a call on a batch.
+    expected : int
+        Items of the batch.
+    name : str
+        Name of the call.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    try:
+        found = str(kind.length(piece))
+    except Exception:  # noqa: BLE001 -- whatever the method of the user's type raises
+        found = f"a {type(piece).__name__} without"
+    if found != str(expected):
+        raise AnnotationError(
+            f"{name} returned {found} items for a batch of {expected}, but its result is annotated "
+            f"as {kind!r}; annotate it as unknown if it drops items, or as a Reduction if it "
+            "combines them"
+        )

@@ -1,0 +1,1 @@
+"""Lazy values: their operators and functions are captured, and uses evaluate them."""
