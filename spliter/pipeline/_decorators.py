@@ -106,6 +106,7 @@ def _run(
         _finish(graph.root())
         result = written_back(containers, result)
     except BaseException:
+        result = None  # the error may refer to it
         drop_lost(containers)
         raise
     if not graph.root().was_planned and share < math.inf:

@@ -109,8 +109,14 @@ class TimeOut:
         self.method(number, frame)
 
 
+def once(number: int, frame: object) -> None:
+    """Raise, and let the signal be ignored from now on."""
+    signal.signal(number, signal.SIG_IGN)
+    raise TimeoutError("too late")
+
+
 @pytest.mark.parametrize(
-    "handler", [TimeOut().method, TimeOut(), functools.partial(TimeOut.method, TimeOut())]
+    "handler", [once, TimeOut().method, TimeOut(), functools.partial(TimeOut.method, TimeOut())]
 )
 def test_handlers_of_any_kind(fired: list[int], handler: Any) -> None:
     signal.signal(signal.SIGALRM, handler)
@@ -152,30 +158,22 @@ def add_one(x: Any) -> None:
 increase = splittable(add_one, x=mut(Rows()), returns=None)
 
 
-def test_no_batch_runs_after_ctrl_c_while_threads_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, RuntimeError])
+def test_no_batch_runs_after_an_interrupt_while_threads_begin(
+    monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
+) -> None:
     begin = threading.Thread.start
 
     def interrupted(thread: threading.Thread) -> None:
         begin(thread)
-        raise KeyboardInterrupt
+        raise kind
 
     before, x = threading.active_count(), numbers()
     monkeypatch.setattr(threading.Thread, "start", interrupted)
-    with options(threads=3), pytest.raises(KeyboardInterrupt):
+    with options(threads=3), pytest.raises(kind):
         pipeline(increase)(x)
     assert threading.active_count() == before
     np.testing.assert_array_equal(x, numbers())
-
-
-def test_one_thread_suffices_if_no_others_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    x = numbers()
-    monkeypatch.setattr(threading.Thread, "start", refused)
-    with options(threads=3):
-        pipeline(increase)(x)
-    np.testing.assert_array_equal(x, numbers() + 1)
 
 
 class Panic(BaseException):
@@ -260,3 +258,26 @@ def test_over_a_split_a_time_out_does_not_wait_for_tasks(fired: list[int]) -> No
         assert fired
     finally:
         released.set()
+
+
+def test_what_the_body_drops_is_not_computed_after_an_interrupt() -> None:
+    calls = []
+
+    def interrupt(x: Any) -> Any:
+        calls.append(len(x))
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return x
+
+    marked = splittable(interrupt, x=Rows(), returns=Rows())
+
+    @pipeline
+    def body(x: Any) -> Any:
+        try:
+            return np.asarray(marked(x))
+        except KeyboardInterrupt:
+            return x * 3
+
+    with options(threads=1):
+        np.testing.assert_array_equal(body(numbers()), numbers() * 3)
+    assert len(calls) == 5

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import tracemalloc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -120,3 +123,56 @@ def test_each_thread_gets_a_batch() -> None:
         found = pipeline(splittable(doubled, x=Rows(), returns=Rows()))(x)
     np.testing.assert_array_equal(found, x * 2)
     assert sorted(seen) == [100_000] * 3
+
+
+def fail_on_batches(x: Any) -> Any:
+    if len(x) > 1:
+        raise ValueError("fails")
+    return x
+
+
+failing = splittable(fail_on_batches, x=Rows(), returns=Rows())
+
+
+def of_values(x: Any) -> Any:
+    with np.errstate(all="raise"):
+        return 1 / (x - x)
+
+
+def of_a_number(x: Any) -> Any:
+    y = failing(x)
+    return float((y * 2).sum())
+
+
+def caught_in_the_body(x: Any) -> Any:
+    y = failing(x)
+    try:
+        return float((y * 2).sum()), y
+    except ValueError:
+        return x + 1
+
+
+def interrupted(x: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(of_values, of_a_number, caught_in_the_body, lambda x: failing(x) * 2),
+        lambda x: (failing(x), failing(x).sum()),
+        splittable(interrupted, x=Rows(), returns=Rows()),
+    ],
+)
+def test_errors_keep_no_values(body: Any) -> None:
+    x = numbers()
+    kept = weakref.ref(x)
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.suppress(ValueError, FloatingPointError, KeyboardInterrupt):
+            pipeline(body)(x)
+        del x
+        assert kept() is None
+    finally:
+        gc.enable()

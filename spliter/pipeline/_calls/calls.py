@@ -151,7 +151,7 @@ class Call:
     """
 
     __slots__ = (
-        "annotation", "args", "errcall", "error", "errstate", "first", "fn", "has_run", "inputs",
+        "annotation", "args", "errcall", "errstate", "first", "fn", "has_run", "inputs",
         "into", "kwargs", "number", "outputs", "runs", "site", "writes",
     )  # fmt: skip
 
@@ -176,7 +176,6 @@ class Call:
         self.site = Site.of_caller()
         self.errstate = np.geterr()
         self.errcall: Any = None if _CALLED.isdisjoint(self.errstate.values()) else np.geterrcall()
-        self.error: BaseException | None = None
         self.has_run = False
         self.runs = 0
         """How often it has run for numbers, whose calls run alone."""

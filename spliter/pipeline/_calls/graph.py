@@ -49,6 +49,8 @@ class Graph:
         """What calls of a thread have raised in another one."""
         self.raised: list[tuple[type, str]] = []
         """Those of them, and others, that the program has got."""
+        self.failed_number: int | None = None
+        """Of the call that has raised the last error; the error itself would refer to the call."""
         self.broken: BaseException | None = None
         """What a call has raised that has left arrays partly written; any use raises it again."""
         self.sources: dict[int, Node] = {}

@@ -188,8 +188,11 @@ class SplitGraph(Graph):
             error = self._error_of(self.pending) if has_failed else None
             if self.given_up:
                 self._recover()
-            if error is not None:
-                raise error
+            try:
+                if error is not None:
+                    raise error
+            finally:
+                del error  # it refers to this frame
 
     def _recover(self) -> None:
         """Compute what the program holds after an error, but for what follows from calls that fail.
@@ -289,7 +292,7 @@ class SplitGraph(Graph):
             if any(node.is_pending and node not in elsewhere for node in call.inputs):
                 postponed.append(call)
             elif not any(node in elsewhere for node in call.inputs):
-                run_whole([call], self.recorder)
+                run_whole(self, [call], self.recorder)
                 give_copies([call])
             else:
                 chosen.append((call, self.passes.place(call)))

@@ -6,6 +6,7 @@ result for each value that stays at the partition and for each that is combined.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -266,7 +267,7 @@ def combine_runs(kind: Reduction, runs: Iterable[Run]) -> list[Run]:
 def _run_block(spec: Pass, values: dict[int, Any], start: int, *, has_rows: bool) -> dict[int, Any]:
     """Run the calls of a pass on the block at a row; return what is wanted, by its number."""
     graph = Graph(returns=True)
-    numbers: dict[Call, int] = {}
+    numbers: dict[int | None, int] = {}
     nodes: dict[Any, Node] = {at: graph.source(value) for at, value in values.items()}
     wanted = {*spec.rows, *(at for at, _ in spec.reductions)}
     held = []
@@ -285,7 +286,7 @@ def _run_block(spec: Pass, values: dict[int, Any], start: int, *, has_rows: bool
         kwargs = {name: filled(value) for name, value in each.kwargs.items()}
         call = Call(fn, args, kwargs, each.annotation, into=filled(each.into))
         call.errstate = each.errstate
-        numbers[call] = each.number
+        numbers[call.number] = each.number
         made = call.make_outputs(each.annotation.metas(call))
         nodes.update(zip(each.outputs, made, strict=True))
         held += [
@@ -295,9 +296,9 @@ def _run_block(spec: Pass, values: dict[int, Any], start: int, *, has_rows: bool
     try:
         evaluate(graph)
     except Exception as error:
-        for call, number in numbers.items():
-            if call.error is error:
-                setattr(error, FAILED, number)
+        if graph.failed_number in numbers:
+            with contextlib.suppress(AttributeError):  # errors of some classes refuse attributes
+                setattr(error, FAILED, numbers[graph.failed_number])
         raise
     return {at: nodes[at].data for at in wanted if at in nodes}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import copy
 import operator
 import os
 import threading
@@ -25,9 +26,9 @@ from spliter.pipeline._planning.columns import narrow
 from spliter.pipeline._planning.planner import needed, plan_for
 from spliter.pipeline._planning.stages import Plan, Stage
 from spliter.pipeline._running.interrupts import is_interrupt
-from spliter.pipeline._running.program import compile_stage
+from spliter.pipeline._running.program import Program, compile_stage
 from spliter.pipeline._running.recorded_warnings import WarningRecorder, recorded
-from spliter.pipeline._running.results import check_nothing, collector_for
+from spliter.pipeline._running.results import Pieces, check_nothing, collector_for
 from spliter.pipeline._running.runner import Failure, run_batches
 
 Trace: TypeAlias = Callable[[Plan, str], Iterator[Stage]]
@@ -187,6 +188,7 @@ def _evaluate(graph: Graph) -> None:
         trace = TRACE.get()
         pending, graph.pending = needed(graph.pending), []
         graph.writes_wait = graph.reads_plain = False
+        graph.failed_number = None
         narrow(pending)
         graph.sources.clear()
         token = RUNNING.set(graph)
@@ -239,15 +241,25 @@ class LostGraph(Graph):
 
     def __init__(self, error: BaseException, graph: Graph) -> None:
         super().__init__(returns=True)
-        self.error, self.traceback = error, error.__traceback__
-        self.graph = graph
+        self.error, self.graph = _copied(error), graph
 
     def root(self) -> Graph:
         """Raise the error again; the thread whose it is need not do so."""
         graph = self.graph.root()
         if not has_raised(graph, self.error):
             note_raised(graph, self.error)
-        raise self.error.with_traceback(self.traceback)
+        raise _copied(self.error)
+
+
+def _copied(error: BaseException) -> BaseException:
+    """Return a copy of an error, whose traceback would keep the values that keep the error."""
+    try:
+        copied = copy.copy(error)
+    except Exception:  # noqa: BLE001 -- the class is the program's
+        return error
+    if type(copied) is not type(error) or str(copied) != str(error):
+        return error
+    return copied.with_traceback(None)
 
 
 def lose(graph: Graph, calls: Sequence[Call], error: BaseException) -> None:
@@ -259,9 +271,9 @@ def lose(graph: Graph, calls: Sequence[Call], error: BaseException) -> None:
     calls : sequence of Call
         In program order.
     error : BaseException
-        What the first that has not run has raised, if none is marked.
+        What a call has raised: that of `failed_number`, else the first that has not run.
     """
-    failed = [at for at, call in enumerate(calls) if call.error is error]
+    failed = [at for at, call in enumerate(calls) if call.number == graph.failed_number]
     failed = failed or [at for at, call in enumerate(calls) if not call.has_run] or [len(calls)]
     lost_graph = LostGraph(error, graph)
     for call in reversed(calls[0 if graph.broken else failed[0] :]):
@@ -277,7 +289,7 @@ def lose(graph: Graph, calls: Sequence[Call], error: BaseException) -> None:
 
 def _run_stage(graph: Graph, stage: Stage, options: Options, recorder: WarningRecorder) -> None:
     if stage.is_whole or not stage.is_mergeable:
-        run_whole([call for call, _ in stage.calls], recorder, stage.last_read)
+        run_whole(graph, [call for call, _ in stage.calls], recorder, stage.last_read)
         return
     program = compile_stage(stage)
     collectors = [
@@ -289,31 +301,40 @@ def _run_stage(graph: Graph, stage: Stage, options: Options, recorder: WarningRe
     for call, _ in stage.calls:
         call.has_run = bool(call.writes)  # arrays are not changed twice
     failure = run_batches(program, options, collectors, recorder)
-    if failure is not None:
-        _handle(graph, failure, stage, recorder)
-        return
-    failed: list[Call] = []
+    try:
+        if failure is None:
+            failure = _merge(stage, program, collectors)
+            if failure is not None and not isinstance(
+                failure.error, NoRowsError | FloatingPointError
+            ):
+                graph.failed_number = failure.call.number
+                raise failure.error
+        if failure is not None:
+            _handle(graph, failure, stage, recorder)
+    finally:
+        del failure  # its error refers to this frame
+
+
+def _merge(stage: Stage, program: Program, collectors: Sequence[Pieces]) -> Failure | None:
+    """Merge the pieces of all results; return the error of the first call of which that fails."""
+    failures: dict[Call, Failure] = {}
     for (_, _, node), collector in zip(program.results, collectors, strict=True):
         call = cast(Call, node.call)
         try:
             node.finish(collector.finish())
-        except Exception as error:  # noqa: BLE001 -- raised below: all others are merged, too
-            call.error = error
-            failed.append(call)
+        except Exception as error:  # noqa: BLE001 -- all others are merged, too
+            failures[call] = Failure(error, call, 0, program.length)
     for node, array in program.allocated:
         node.finish(array)
     for call, _ in stage.calls:
-        call.has_run = call not in stage.remade and call not in failed
-    for call in sorted(failed, key=operator.attrgetter("number"))[:1]:
-        found = cast(BaseException, call.error)
-        if not isinstance(found, NoRowsError | FloatingPointError):
-            raise found
-        _handle(graph, Failure(found, call, 0, program.length), stage, recorder)
+        call.has_run = call not in stage.remade and call not in failures
+    first = min(failures, key=operator.attrgetter("number"), default=None)
+    return None if first is None else failures[first]
 
 
 def _handle(graph: Graph, failure: Failure, stage: Stage, recorder: WarningRecorder) -> None:
     """Run the calls of a stage again, on whole values, so that errors are the plain program's."""
-    error = failure.call.error = failure.error
+    error, graph.failed_number = failure.error, failure.call.number
     # Of unequal pieces, the whole values may be equal.
     is_ours = isinstance(error, SplIterError) and not isinstance(error, AlignmentError)
     if not is_ours and (failures := FAILURES.get()) is not None:
@@ -326,9 +347,12 @@ def _handle(graph: Graph, failure: Failure, stage: Stage, recorder: WarningRecor
             + ", ".join(_described(node) for node in dict.fromkeys(stage.writes))
         )
     if is_ours or stage.writes:
-        raise error from error.__cause__
+        try:
+            raise error from error.__cause__
+        finally:
+            del error, failure  # the error refers to this frame
     recorder.found.clear()  # the whole calls are recorded again
-    run_whole([call for call, _ in stage.calls], recorder)
+    run_whole(graph, [call for call, _ in stage.calls], recorder)
     if failure.call.annotation.is_users:
         LOGGER.warning(
             "%s failed on items %d to %d and not on all (%r), so that its stage ran twice; "
@@ -350,6 +374,7 @@ def _free(nodes: Iterable[Node]) -> None:
 
 
 def run_whole(
+    graph: Graph,
     calls: Sequence[Call],
     recorder: WarningRecorder,
     last_read: Set[Node] = frozenset(),
@@ -358,6 +383,8 @@ def run_whole(
 
     Parameters
     ----------
+    graph : Graph
+        Of the calls.
     calls : sequence of Call
         In program order.
     recorder : WarningRecorder
@@ -373,8 +400,8 @@ def run_whole(
         try:
             with recorder.errstate(call.errstate, lambda call=call: call):  # type: ignore[misc]
                 result = call.fn(*args, **kwargs)
-        except BaseException as error:
-            call.error = error
+        except BaseException:
+            graph.failed_number = call.number
             raise
         results = result if isinstance(result, tuple | list) else (result,)
         if 1 < len(call.outputs) != len(results):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import signal
+import itertools
 import traceback
-from typing import Any
+from types import FrameType
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -19,12 +18,13 @@ def is_interrupt(error: BaseException) -> bool:
     """
     if isinstance(error, KeyboardInterrupt | SystemExit):
         return True
-    handlers = [_code_of(signal.getsignal(each)) for each in signal.Signals]
-    return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(itertools.starmap(_is_handler, itertools.pairwise(frames)))
 
 
-def _code_of(handler: Any) -> Any:
-    """Return the code of a function, of a method, or of an object that is called; else ``None``."""
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    return getattr(handler, "__code__", getattr(handler.__class__.__call__, "__code__", None))
+def _is_handler(interrupted: FrameType, called: FrameType) -> bool:
+    """Return whether a frame is that of a signal handler: it gets the one that is interrupted."""
+    for value in called.f_locals.values():
+        if any(each is interrupted for each in (value if type(value) is tuple else (value,))):
+            return True
+    return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import itertools
 import os
@@ -63,9 +62,8 @@ def run_batches(
     process = os.getpid()
     try:
         with run.beginning:
-            with contextlib.suppress(RuntimeError):  # those that can begin suffice
-                for thread in others:
-                    thread.start()
+            for thread in others:
+                thread.start()
             run.stopped = False
         run.work()
         _join(others)
@@ -73,15 +71,13 @@ def run_batches(
         run.stopped = True
         _join(others)
         raise
-    if run.interrupts:
-        raise run.interrupts[0]
-    if os.getpid() != process:
+    if os.getpid() != process and not run.interrupts:
         call = program.steps[0].call
         raise ForkedError(
             f"this process was forked while {call.place} ran in threads, which it has "
             "not got; leave it by os._exit, or start processes by spawn"
         )
-    return min(run.failures, key=lambda failure: failure.start, default=None)
+    return run.first_failure()
 
 
 def _join(threads: Sequence[threading.Thread]) -> None:
@@ -111,6 +107,20 @@ class _Run:
         self.groups = groups_of(self.program, compiles=not self.options.pedantic)
         self.batch = self.program.batch(self.options, driver_of(self.groups))
         self.numbers = itertools.count()
+
+    def first_failure(self) -> Failure | None:
+        """Return the first failure, or raise an interrupt; forget them.
+
+        Their tracebacks refer to this object and to frames, and would keep what these refer to.
+        """
+        failures, interrupts = self.failures, self.interrupts
+        self.failures, self.interrupts = [], []
+        try:
+            if interrupts:
+                raise interrupts[0]
+            return min(failures, key=lambda failure: failure.start, default=None)
+        finally:
+            del failures, interrupts
 
     def join_in(self) -> None:
         """Work, once all threads have begun."""
