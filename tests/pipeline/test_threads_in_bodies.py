@@ -16,6 +16,7 @@ from spliter import split
 from spliter.pipeline import Rows, lazy, mut, options, pipeline, splittable
 from spliter.pipeline._calls.graph import common_graph
 from spliter.pipeline._running import evaluate
+from spliter.pipeline._running.lost import lose as lose_calls
 from spliter.pipeline._values import array_calls, capture, lazy_numbers
 from spliter.pipeline._values.lazy import compute as compute_value
 
@@ -129,7 +130,7 @@ def test_an_error_that_a_thread_gets_while_another_one_finds_it_is_raised_once(
         other.join(60)
         return found, x + 1
 
-    real = evaluate.lose
+    real = lose_calls
     monkeypatch.setattr(evaluate, "lose", lose)
     with options(batch=7):
         found, more = pipeline(body)(VALUES.copy())

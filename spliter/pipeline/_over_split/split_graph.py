@@ -21,7 +21,8 @@ from spliter.pipeline._over_split.passes import Passes
 from spliter.pipeline._over_split.tasks import FAILED
 from spliter.pipeline._planning.columns import narrow
 from spliter.pipeline._planning.planner import needed, with_makers
-from spliter.pipeline._running.evaluate import claim, note_raised, run_whole
+from spliter.pipeline._running.evaluate import claim, run_whole
+from spliter.pipeline._running.lost import note_raised
 from spliter.pipeline._running.recorded_warnings import WarningRecorder
 from spliter.pipeline._values.lazy import Lazy, give_copies
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import copy
 import operator
 import os
 import threading
@@ -26,6 +25,7 @@ from spliter.pipeline._planning.columns import narrow
 from spliter.pipeline._planning.planner import needed, plan_for
 from spliter.pipeline._planning.stages import Plan, Stage
 from spliter.pipeline._running.interrupts import is_interrupt
+from spliter.pipeline._running.lost import has_raised, lose, note_raised
 from spliter.pipeline._running.program import Program, compile_stage
 from spliter.pipeline._running.recorded_warnings import WarningRecorder, recorded
 from spliter.pipeline._running.results import Pieces, check_nothing, collector_for
@@ -217,74 +217,6 @@ def _evaluate(graph: Graph) -> None:
             graph.settle_views()
             _evaluated.discard(graph)
         recorder.report()
-
-
-def has_raised(graph: Graph, error: BaseException) -> bool:
-    """Return whether the program has got an error, or one like it of a call that ran again."""
-    return (type(error), str(error)) in graph.raised
-
-
-def note_raised(graph: Graph, error: BaseException) -> None:
-    """Note that the program gets an error; not the error itself, whose traceback holds values."""
-    graph.raised.append((type(error), str(error)))
-
-
-class LostGraph(Graph):
-    """The graph of values whose calls will not run: what any use of them raises.
-
-    Parameters
-    ----------
-    error : BaseException
-    graph : Graph
-        Of the calls.
-    """
-
-    def __init__(self, error: BaseException, graph: Graph) -> None:
-        super().__init__(returns=True)
-        self.error, self.graph = _copied(error), graph
-
-    def root(self) -> Graph:
-        """Raise the error again; the thread whose it is need not do so."""
-        graph = self.graph.root()
-        if not has_raised(graph, self.error):
-            note_raised(graph, self.error)
-        raise _copied(self.error)
-
-
-def _copied(error: BaseException) -> BaseException:
-    """Return a copy of an error, whose traceback would keep the values that keep the error."""
-    try:
-        copied = copy.copy(error)
-    except Exception:  # noqa: BLE001 -- the class is the program's
-        return error
-    if type(copied) is not type(error) or str(copied) != str(error):
-        return error
-    return copied.with_traceback(None)
-
-
-def lose(graph: Graph, calls: Sequence[Call], error: BaseException) -> None:
-    """Give up calls from the one that failed: the plain program would not have come to the others.
-
-    Parameters
-    ----------
-    graph : Graph
-    calls : sequence of Call
-        In program order.
-    error : BaseException
-        What a call has raised: that of `failed_number`, else the first that has not run.
-    """
-    failed = [at for at, call in enumerate(calls) if call.number == graph.failed_number]
-    failed = failed or [at for at, call in enumerate(calls) if not call.has_run] or [len(calls)]
-    lost_graph = LostGraph(error, graph)
-    for call in reversed(calls[0 if graph.broken else failed[0] :]):
-        for _, node in call.live_outputs():
-            if node.lazy is None or (lost := node.lazy()) is None:
-                continue
-            if node.before is not None and node.before.is_there:
-                lost._take_over(node.before)
-            elif node.before is not None or not call.has_run or node.is_pending:
-                lost._graph = lost_graph
-        call.has_run = True
 
 
 def _run_stage(graph: Graph, stage: Stage, options: Options, recorder: WarningRecorder) -> None:
