@@ -6,6 +6,7 @@ import contextlib
 import operator
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -254,6 +255,8 @@ def test_a_value_without_result_raises_its_error_wherever_it_is_used(batch: int)
                 float(use())
             depths.append(len(traceback.extract_tb(caught.value.__traceback__)))
         assert depths[-1] <= max(depths[:3])  # tracebacks do not add up
+        (note,) = caught.value.__notes__
+        assert note.startswith(f"first raised by log ({__file__}:")
         np.testing.assert_array_equal(x + 1, VALUES + 1)
 
 
@@ -413,3 +416,19 @@ def test_frames_that_do_not_convert_beside_changes_of_arrays(body: Any, last: st
     expected = result(body)
     with options(batch=7, threads=2):
         assert equal(result(pipeline(body)), expected)
+
+
+@dataclass(frozen=True)
+class FrozenError(Exception):
+    """An error that refuses attributes."""
+
+    value: int
+
+
+def test_errors_that_refuse_attributes_get_notes() -> None:
+    def fail(x: Any) -> None:
+        raise FrozenError(3)
+
+    with options(batch=7), pytest.raises(FrozenError) as caught:
+        pipeline(splittable(fail, x=mut(Rows()), returns=None))(VALUES.copy())
+    assert "partly written" in caught.value.__notes__[0]

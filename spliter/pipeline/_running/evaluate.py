@@ -25,7 +25,7 @@ from spliter.pipeline._planning.columns import narrow
 from spliter.pipeline._planning.planner import needed, plan_for
 from spliter.pipeline._planning.stages import Plan, Stage
 from spliter.pipeline._running.interrupts import is_interrupt
-from spliter.pipeline._running.lost import has_raised, lose, note_raised
+from spliter.pipeline._running.lost import add_note, has_raised, lose, note_raised
 from spliter.pipeline._running.program import Program, compile_stage
 from spliter.pipeline._running.recorded_warnings import WarningRecorder, recorded
 from spliter.pipeline._running.results import Pieces, check_nothing, collector_for
@@ -273,10 +273,11 @@ def _handle(graph: Graph, failure: Failure, stage: Stage, recorder: WarningRecor
         failures.append(failure)
     if stage.writes:  # whole calls would read what is half written
         graph.broken = error
-        error.add_note(
-            f"{failure.call.place} failed on items {failure.start} to "
-            f"{failure.stop} of {stage.length}; partly written: "
-            + ", ".join(_described(node) for node in dict.fromkeys(stage.writes))
+        written = ", ".join(_described(node) for node in dict.fromkeys(stage.writes))
+        add_note(
+            error,
+            f"{failure.call.place} failed on items {failure.start} to {failure.stop} of "
+            f"{stage.length}; partly written: {written}",
         )
     if is_ours or stage.writes:
         try:

@@ -25,13 +25,17 @@ class LostGraph(Graph):
     Parameters
     ----------
     error : BaseException
+    place : str
+        Of the call that has raised it.
     graph : Graph
         Of the calls.
     """
 
-    def __init__(self, error: BaseException, graph: Graph) -> None:
+    def __init__(self, error: BaseException, place: str, graph: Graph) -> None:
         super().__init__(returns=True)
         self.error, self.graph = _copied(error), graph
+        if self.error is not error:
+            add_note(self.error, f"first raised by {place}")
 
     def root(self) -> Graph:
         """Raise the error again; the thread whose it is need not do so."""
@@ -39,6 +43,11 @@ class LostGraph(Graph):
         if not has_raised(graph, self.error):
             note_raised(graph, self.error)
         raise _copied(self.error)
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to an error, also of a class that refuses attributes, but not to a copy of it."""
+    vars(error)["__notes__"] = [*getattr(error, "__notes__", ()), note]
 
 
 def _copied(error: BaseException) -> BaseException:
@@ -65,7 +74,8 @@ def lose(graph: Graph, calls: Sequence[Call], error: BaseException) -> None:
     """
     failed = [at for at, call in enumerate(calls) if call.number == graph.failed_number]
     failed = failed or [at for at, call in enumerate(calls) if not call.has_run] or [len(calls)]
-    lost_graph = LostGraph(error, graph)
+    place = next((call.place for call in calls[failed[0] :]), "another call")
+    lost_graph = LostGraph(error, place, graph)
     for call in reversed(calls[0 if graph.broken else failed[0] :]):
         for _, node in call.live_outputs():
             if node.lazy is None or (lost := node.lazy()) is None:
