@@ -17,6 +17,7 @@ from spliter import WholeArrayError, split
 from spliter.pipeline import (
     Reduction,
     Rows,
+    broadcast,
     lazy,
     mut,
     options,
@@ -432,3 +433,42 @@ def test_errors_that_refuse_attributes_get_notes() -> None:
     with options(batch=7), pytest.raises(FrozenError) as caught:
         pipeline(splittable(fail, x=mut(Rows()), returns=None))(VALUES.copy())
     assert "partly written" in caught.value.__notes__[0]
+
+
+class SilentError(Exception):
+    """An error without a text."""
+
+    def __str__(self) -> str:
+        raise AttributeError
+
+
+@pytest.mark.parametrize("kind", [IndexError, SilentError])
+@pytest.mark.parametrize("use", [reversed, float])
+def test_errors_that_python_takes_for_others(kind: type[Exception], use: Any) -> None:
+    def fail(x: Any) -> Any:
+        if len(x) > 1:
+            raise kind
+        return x
+
+    failing = splittable(fail, x=Rows(), returns=Rows())
+    with options(batch=7), pytest.raises(kind):
+        pipeline(lambda x: list(use(failing(x))))(VALUES)
+
+
+def test_rows_from_the_last_one() -> None:
+    with options(batch=7):
+        found = pipeline(lambda x: [*reversed(x * 2)])(VALUES)
+        series = pipeline(lambda s: [*reversed(s * 2)])(pd.Series(VALUES))
+    assert found == series == [*reversed(VALUES * 2)]
+
+
+@pytest.mark.parametrize("returns", [broadcast, Reduction(merge=max)])
+def test_isinstance_does_not_swallow_an_error(returns: Any) -> None:
+    def fail(x: Any) -> Any:
+        if (x > 30).any():
+            raise AttributeError("missing")
+        return 1.0
+
+    failing = splittable(fail, x=Rows(), returns=returns)
+    with options(batch=7), pytest.raises(RuntimeError, match="raised AttributeError"):
+        pipeline(lambda x: isinstance(failing(x), dict))(pd.Series(VALUES))

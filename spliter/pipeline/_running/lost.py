@@ -11,12 +11,20 @@ from spliter.pipeline._calls.graph import Graph
 
 def has_raised(graph: Graph, error: BaseException) -> bool:
     """Return whether the program has got an error, or one like it of a call that ran again."""
-    return (type(error), str(error)) in graph.raised
+    return (type(error), text_of(error)) in graph.raised
 
 
 def note_raised(graph: Graph, error: BaseException) -> None:
     """Note that the program gets an error; not the error itself, whose traceback holds values."""
-    graph.raised.append((type(error), str(error)))
+    graph.raised.append((type(error), text_of(error)))
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an error, also if its class has none that works."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 -- the class is the program's
+        return object.__repr__(error)
 
 
 class LostGraph(Graph):
@@ -34,7 +42,7 @@ class LostGraph(Graph):
     def __init__(self, error: BaseException, place: str, graph: Graph) -> None:
         super().__init__(returns=True)
         self.error, self.graph = _copied(error), graph
-        if self.error is not error:
+        if self.error is not error and graph.broken is None:  # whose error has a note
             add_note(self.error, f"first raised by {place}")
 
     def root(self) -> Graph:
@@ -56,7 +64,7 @@ def _copied(error: BaseException) -> BaseException:
         copied = copy.copy(error)
     except Exception:  # noqa: BLE001 -- the class is the program's
         return error
-    if type(copied) is not type(error) or str(copied) != str(error):
+    if type(copied) is not type(error) or text_of(copied) != text_of(error):
         return error
     return copied.with_traceback(None)
 

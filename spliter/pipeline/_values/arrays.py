@@ -47,7 +47,14 @@ from spliter.pipeline._values.indexes import (
     with_values,
     written_out,
 )
-from spliter.pipeline._values.lazy import BINARY, Lazy, compute, computed, is_array
+from spliter.pipeline._values.lazy import (
+    BINARY,
+    Lazy,
+    asked_for_class,
+    compute,
+    computed,
+    is_array,
+)
 from spliter.pipeline._values.row_calls import RULES, capture_rows_at, check_views, keep_views
 
 TO_PANDAS: Final[dict[str, Callable[[Any], Any]]] = {
@@ -73,7 +80,8 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         """
         asking = sys._getframe(1).f_globals.get("__name__", "")
         if not self.ndim:
-            return LazyArray if asking.startswith("spliter.") else type(compute(self))
+            with asked_for_class():
+                return LazyArray if asking.startswith("spliter.") else type(compute(self))
         return np.ndarray if asking.startswith(("pandas.", "scipy.ndimage.")) else LazyArray
 
     @property
@@ -137,6 +145,10 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
     def __iter__(self) -> Iterator[Any]:
         """Yield rows: views, lazy in a decorated function."""
         return (self[at] for at in range(len(self)))
+
+    def __reversed__(self) -> Iterator[Any]:
+        """Yield rows from the last one."""
+        return (self[at] for at in reversed(range(len(self))))
 
     def __bytes__(self) -> bytes:
         """Evaluate, and return a copy of the memory."""

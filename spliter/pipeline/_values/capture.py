@@ -22,6 +22,7 @@ from spliter.pipeline._values.lazy import (
     BINARY,
     Lazy,
     as_argument,
+    asked_for_class,
     compute,
     computed,
     define_operators,
@@ -47,6 +48,10 @@ class LazyObject(Lazy):
         """The class of the value, for all but this package and arrays; evaluates."""
         if str(sys._getframe(1).f_globals.get("__name__")).startswith("spliter."):
             return LazyObject
+        with asked_for_class():
+            return self._class()
+
+    def _class(self) -> Any:
         found = known(self)
         is_elsewhere = isinstance(found, Lazy) and type(found._graph.root()) is not Graph
         if is_elsewhere and found._node.is_pending:  # NumPy asks for it, too

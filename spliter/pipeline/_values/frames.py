@@ -46,6 +46,7 @@ from spliter.pipeline._values.frame_calls import (
 from spliter.pipeline._values.lazy import (
     BINARY,
     Lazy,
+    asked_for_class,
     compute,
     computed,
     define_operators,
@@ -102,7 +103,8 @@ class LazyFrame(Lazy):
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
         """The class of the value, for ``isinstance``."""
-        return type(self._meta.empty)
+        with asked_for_class():
+            return type(self._meta.empty)
 
     @property
     def _meta(self) -> FrameMeta:

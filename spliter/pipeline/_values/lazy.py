@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import operator
@@ -110,6 +111,9 @@ class Lazy:
     def __iter__(self) -> Iterator[Any]:
         return iter(compute(self))
 
+    def __reversed__(self) -> Any:
+        return reversed(compute(self))
+
     def __contains__(self, item: Any) -> bool:
         return item in compute(self)
 
@@ -143,6 +147,15 @@ def define_operators(kind: type[Lazy], call: Callable[[Callable[..., Any], Any],
         setattr(kind, f"__{name}__", lambda *given, by=function: call(by, given))
         if name in BINARY:
             setattr(kind, f"__r{name}__", lambda one, two, by=function: call(by, (two, one)))
+
+
+@contextlib.contextmanager
+def asked_for_class() -> Iterator[None]:
+    """Raise another error for an ``AttributeError`` of a call: ``isinstance`` would be false."""
+    try:
+        yield
+    except AttributeError as error:
+        raise RuntimeError(f"a call raised {error!r}, where its result was needed") from error
 
 
 def identity(value: Any) -> Any:
