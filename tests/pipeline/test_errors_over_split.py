@@ -152,7 +152,8 @@ def test_results_that_were_not_stored_are_made_again() -> None:
         np.testing.assert_allclose(whole, expected)
 
 
-def test_the_first_call_that_fails_raises_whichever_block_it_is() -> None:
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_the_first_call_that_fails_raises_whichever_block_it_is(partitions: int) -> None:
     def other(x: Any) -> Any:
         if (x < 0).any():
             raise KeyError("negative")
@@ -169,7 +170,8 @@ def test_the_first_call_that_fails_raises_whichever_block_it_is() -> None:
     def kept(x: Any) -> Any:
         return below(x) + known(x)
 
-    parts = split([np.full(5, -1.0), np.zeros(7), np.full(3, 9.0)])
+    blocks = [np.full(5, -1.0), np.zeros(7), np.full(3, 9.0)]
+    parts = split(blocks, partitions_per_location=partitions)
     assert pipeline(total)(parts) == "too large"
     CALLS.clear()
     with pytest.raises(ValueError, match="too large"):

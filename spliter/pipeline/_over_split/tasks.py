@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -186,6 +187,8 @@ def run_pass(partition: Partition, spec: Pass, options: Options, carried: Any = 
     rows: list[list[Any]] = [[] for _ in spec.rows]
     partials: list[list[Run]] = [[] for _ in spec.reductions]
     starts = partition.indexes.item_starts
+    first_call = min((call.number for call in spec.calls), default=0)
+    errors: list[Exception] = []
     # The engine runs one task per core.
     token = CURRENT.set(replace(options, threads=1) if options.threads == "auto" else options)
     running = RUNNING.set(Graph(returns=True))
@@ -197,14 +200,24 @@ def run_pass(partition: Partition, spec: Pass, options: Options, carried: Any = 
             kept_before = zip(spec.carried, carried or (), strict=False)
             values.update((at, kept[number]) for at, kept in kept_before)
             start = 0 if starts is None else int(starts[number])
-            found = _run_block(spec, values, start, has_rows=count_rows(members[0]) > 0)
+            try:
+                found = _run_block(spec, values, start, has_rows=count_rows(members[0]) > 0)
+            except Exception as error:
+                if getattr(error, FAILED, first_call) == first_call:
+                    raise
+                errors.append(error)  # an earlier call may fail on a later block
+            if errors:
+                continue
             for kept, at in zip(rows, spec.rows, strict=True):
                 kept.append(found[at])
             for parts, (at, _) in zip(partials, spec.reductions, strict=True):
                 parts.append(Run(index[0], index[0], found.get(at, Nothing())))
+        if errors:
+            raise min(errors, key=operator.attrgetter(FAILED))
         pairs = zip(spec.reductions, partials, strict=True)
         return (*rows, *[combine_runs(kind, runs) for (_, kind), runs in pairs])
     finally:
+        errors.clear()  # they refer to this frame
         RUNNING.reset(running)
         CURRENT.reset(token)
 
