@@ -7,10 +7,11 @@ import operator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from spliter import split
-from spliter.pipeline import Reduction, Rows, pipeline, splittable
+from spliter.pipeline import Reduction, Rows, options, pipeline, splittable
 from spliter.pipeline._over_split import passes
 
 VALUES = np.arange(50.0)
@@ -177,3 +178,48 @@ def test_the_first_call_that_fails_raises_whichever_block_it_is(partitions: int)
     with pytest.raises(ValueError, match="too large"):
         len(pipeline(lambda x: kept(x)[below(x) > 0])(parts))
     assert CALLS.count(7) <= 4
+
+
+def test_the_first_call_that_fails_raises_also_if_one_of_a_later_stage_waits() -> None:
+    def body(frame: Any) -> Any:
+        copied, values = frame.copy(), frame["value"]
+        checked = below(frame["value"])
+        named = frame[frame["name"].isin(["1", "a"])]
+        named.loc[named["value"] > 1, "value"] = 1.0
+        return copied, values, checked, named, named["name"].astype(float)
+
+    numbers = pd.DataFrame({"value": np.full(40, 9.0), "name": "1"})
+    texts = pd.DataFrame({"value": np.zeros(40), "name": "a"})
+    with options(batch=7), pytest.raises(ValueError, match="too large"):
+        pipeline(body)(split([texts, numbers]))
+
+
+class NamelessError(Exception):
+    """An error that cannot say which call has raised it."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_spliter"):
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+
+def refused(x: Any) -> Any:
+    raise NamelessError
+
+
+def test_frames_keep_their_columns_after_an_error() -> None:
+    refusing = splittable(refused, x=Rows(), returns=Rows())
+
+    def body(frame: Any) -> Any:
+        late = frame[frame["value"] > 20]
+        lengths = (late["name"] + late["text"]).str.len()
+        late.loc[late["value"] > 40, "value"] = 40.0
+        with contextlib.suppress(NamelessError):
+            float(refusing(late["value"]).sum())
+        return lengths, late
+
+    frame = pd.DataFrame({"value": VALUES, "name": "a", "text": "bc", "other": 1, "last": 2})
+    lengths, late = map(pd.concat, pipeline(body)(split([frame[:10], frame[10:]])))
+    expected, rows = body(frame)
+    pd.testing.assert_series_equal(lengths, expected)
+    pd.testing.assert_frame_equal(late, rows)

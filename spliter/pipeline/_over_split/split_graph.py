@@ -138,7 +138,8 @@ class SplitGraph(Graph):
         """Run all pending calls, in as many passes as they need."""
         self.locks.end()
         pending, self.pending = self._with_lost(needed(self.pending)), []
-        narrow(pending)
+        if not self.has_failed:  # else calls that are none of these may need what others have made
+            narrow(pending)
         self.recorder = WarningRecorder()
         self.is_running = True
         tried = pending

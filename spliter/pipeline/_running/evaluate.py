@@ -87,7 +87,9 @@ def evaluate(graph: Graph) -> None:
         _evaluate(graph)
     except BaseException as error:
         if graph.pending and not is_interrupt(error):
+            number = graph.failed_number
             evaluate(graph)  # a call before the failed one, in a later stage, may fail, too
+            graph.failed_number = number
         raise
 
 
