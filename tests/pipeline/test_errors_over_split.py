@@ -219,7 +219,7 @@ def test_frames_keep_their_columns_after_an_error() -> None:
         return lengths, late
 
     frame = pd.DataFrame({"value": VALUES, "name": "a", "text": "bc", "other": 1, "last": 2})
-    lengths, late = map(pd.concat, pipeline(body)(split([frame[:10], frame[10:]])))
+    lengths, late = pipeline(body)(split([frame[:10], frame[10:]]))
     expected, rows = body(frame)
-    pd.testing.assert_series_equal(lengths, expected)
-    pd.testing.assert_frame_equal(late, rows)
+    pd.testing.assert_series_equal(pd.concat(lengths), expected)
+    pd.testing.assert_frame_equal(pd.concat(late), rows)
