@@ -377,6 +377,51 @@ def test_arguments_are_as_they_are_at_the_call(body: Callable[..., Any]) -> None
             np.testing.assert_array_equal(np.concatenate(pipeline(body)(parts)), expected)
 
 
+def set_small(x: Any) -> None:
+    x[x < 10] = 10
+
+
+def replace_by(x: Any) -> None:
+    x[...] = x + 10
+
+
+def add_ten(x: Any) -> None:
+    x += 10
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "operator": add_ten,
+    "out": lambda x: np.add(x, 10, out=x),
+    "view": lambda x: add_ten(x[::-1]),
+    "mask": set_small,
+    "all": replace_by,
+    "function": splittable(set_small, x=mut(ROWS), returns=None),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_functions_are_not_tried_on_rows_before_a_change(change: Any, is_cut: bool) -> None:
+    least = []
+
+    def logs(x: Any, y: Any) -> Any:
+        least.append(y.min())
+        return np.emath.log(y[0] - 9) + x
+
+    marked = splittable(logs, x=ROWS, y=ROWS if is_cut else broadcast, returns=ROWS)
+
+    def body(x: Any, y: Any) -> Any:
+        change(y)
+        found = marked(x, y)
+        return found * 2, found.dtype
+
+    with options(batch=7):
+        found, dtype = pipeline(body)(VALUES, np.zeros(40))
+    assert min(least) == 10
+    np.testing.assert_array_equal(found, VALUES * 2)
+    assert dtype == np.float64
+
+
 @dataclass(frozen=True)
 class Lines(SplitType):
     """Items of some numbers each."""

@@ -261,6 +261,39 @@ def test_a_value_without_result_raises_its_error_wherever_it_is_used(batch: int)
         np.testing.assert_array_equal(x + 1, VALUES + 1)
 
 
+class SlottedError(ValueError):
+    __slots__ = ("code",)
+
+
+@pytest.mark.parametrize("kind", [ValueError, SlottedError])
+def test_an_error_that_comes_again_is_like_the_first_one(kind: Any) -> None:
+    def fail(x: Any) -> Any:
+        if (x == 30).any():
+            error = kind("thirty")
+            error.code = 7
+            raise error from KeyError("cause")
+        return x
+
+    @pipeline
+    def body(x: Any) -> None:
+        y = splittable(fail, x=Rows(), returns=Rows())(x)
+        found = []
+        for number in range(3):
+            with pytest.raises(kind, match="thirty") as caught:
+                float(y.sum())
+            found.append(caught.value)
+            found[-1].add_note(f"use {number}")
+        for number, error in enumerate(found):
+            assert error.code == 7
+            assert repr(error.__cause__) == "KeyError('cause')"
+            if kind is ValueError:  # others are not copied
+                assert error.__notes__[-1] == f"use {number}"
+                assert len(error.__notes__) <= 2
+
+    with options(batch=7):
+        body(VALUES)
+
+
 def test_an_error_from_before_the_try_is_not_swallowed() -> None:
     def body(x: Any) -> Any:
         with np.errstate(divide="raise"):
@@ -442,8 +475,8 @@ class SilentError(Exception):
         raise AttributeError
 
 
-@pytest.mark.parametrize("kind", [IndexError, SilentError])
-@pytest.mark.parametrize("use", [reversed, float])
+@pytest.mark.parametrize("kind", [IndexError, SilentError, StopIteration])
+@pytest.mark.parametrize("use", [reversed, iter, float])
 def test_errors_that_python_takes_for_others(kind: type[Exception], use: Any) -> None:
     def fail(x: Any) -> Any:
         if len(x) > 1:

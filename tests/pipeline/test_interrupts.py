@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -99,10 +101,68 @@ def test_a_time_out_rises(fired: list[int], threads: int, rows: int) -> None:
         assert len(fired) == 1
 
 
+@pytest.mark.parametrize("rows", [1, 100])
+def test_a_time_out_that_the_function_has_caught_rises(fired: list[int], rows: int) -> None:
+    def solve(x: Any) -> Any:
+        try:
+            if is_in_main_thread() and len(x) == rows and not fired:
+                signal.raise_signal(signal.SIGALRM)
+        except TimeoutError as error:
+            raise RuntimeError("no convergence") from error
+        return x
+
+    marked = splittable(solve, x=Rows(), returns=Rows())
+    with pytest.raises(RuntimeError, match="no convergence"):
+        pipeline(lambda x: float(marked(x).sum()))(numbers())
+    assert len(fired) == 1
+
+
+def test_errors_after_a_time_out_are_those_of_calls(fired: list[int]) -> None:
+    def of_several(x: Any) -> Any:
+        if len(x) < 2:
+            raise ValueError("too few rows")
+        return x + 1
+
+    @pipeline
+    def body(x: Any) -> Any:
+        try:
+            signal.raise_signal(signal.SIGALRM)
+        except TimeoutError:
+            return splittable(of_several, x=Rows(), returns=Rows())(x) * 2
+
+    np.testing.assert_array_equal(body(numbers()), (numbers() + 1) * 2)
+
+
+def test_functions_that_look_at_their_caller_are_no_handlers() -> None:
+    def require(*values: Any, limit: int) -> None:
+        caller = sys._getframe(1)
+        if (values[0] > limit).any():
+            raise ValueError(caller.f_code.co_name)
+
+    def limited(x: Any) -> Any:
+        require(x, limit=500)
+        return x
+
+    @pipeline
+    def body(x: Any, y: Any) -> Any:
+        with contextlib.suppress(ValueError):
+            y += splittable(limited, x=Rows(), returns=Rows())(x)
+            float(y.sum())
+        y += 1
+        return y * 2
+
+    y = numbers()
+    np.testing.assert_array_equal(body(numbers(), y), (numbers() + 1) * 2)
+    np.testing.assert_array_equal(y, numbers() + 1)
+
+
 class TimeOut:
     """Handlers of signals."""
 
     def method(self, number: int, frame: object) -> None:
+        raise TimeoutError("too late")
+
+    def of_any(self, *given: object) -> None:
         raise TimeoutError("too late")
 
     def __call__(self, number: int, frame: object) -> None:
@@ -116,7 +176,11 @@ def once(number: int, frame: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "handler", [once, TimeOut().method, TimeOut(), functools.partial(TimeOut.method, TimeOut())]
+    "handler",
+    [
+        *(once, TimeOut(), TimeOut().method, TimeOut().of_any),
+        functools.partial(TimeOut.method, TimeOut()),
+    ],
 )
 def test_handlers_of_any_kind(fired: list[int], handler: Any) -> None:
     signal.signal(signal.SIGALRM, handler)
@@ -187,6 +251,16 @@ def fail_at_500(x: Any) -> Any:
 
 
 failing = splittable(fail_at_500, x=Rows(), returns=Rows())
+
+
+def test_errors_that_are_no_exception_are_those_of_all_rows() -> None:
+    def fail_below_2(x: Any) -> Any:
+        if len(x) < 2:
+            raise Panic
+        return x
+
+    marked = splittable(fail_below_2, x=Rows(), returns=Rows())
+    np.testing.assert_array_equal(pipeline(lambda x: marked(x) * 2)(numbers()), numbers() * 2)
 
 
 def test_errors_that_are_no_exception_rise_once() -> None:

@@ -58,7 +58,7 @@ def try_first_rows(
         try:
             args, kwargs = call.filled(lambda node: values.given(node, next(kinds)))  # noqa: B023
             result = values.called(call.fn, args, kwargs)
-        except Exception as error:
+        except BaseException as error:  # of a class of its own, too
             if is_interrupt(error):
                 raise
             continue  # there is no row, or so few are refused
@@ -117,6 +117,8 @@ class _FirstRows:
 
     def of(self, node: Node, kind: SplitType) -> Any:
         """Return some rows of a value that is cut, or the value."""
+        if not node.is_pending and self._will_change(node.data):
+            raise NoFirstRowsError
         if isinstance(kind, Broadcast) and not node.is_pending:
             return node.data
         if isinstance(kind, Broadcast) and self.graph is not None:
@@ -131,6 +133,13 @@ class _FirstRows:
                 raise LookupError("it has no rows")
             self.made[key] = self.graph.first_row(node)
         return self.made[key]
+
+    def _will_change(self, value: Any) -> bool:
+        """Return whether pending calls change a value, or an array that shares its memory."""
+        if self.graph is None or not self.graph.writes_wait:
+            return False
+        changed = [node.data for call in self.graph.pending for node in call.writes]
+        return any(value is each or _share_memory(value, each) for each in changed)
 
     def _piece(self, node: Node, kind: SplitType) -> Any:
         if not node.is_pending:
@@ -166,6 +175,11 @@ class _FirstRows:
                 return fn(*args, **kwargs)
         finally:
             RUNNING.reset(running)
+
+
+def _share_memory(one: Any, other: Any) -> bool:
+    are_arrays = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
+    return are_arrays and np.may_share_memory(one, other)
 
 
 def _has_length(node: Node) -> bool:

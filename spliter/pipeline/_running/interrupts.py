@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import traceback
 from types import FrameType
@@ -13,18 +14,33 @@ def is_interrupt(error: BaseException) -> bool:
     Parameters
     ----------
     error : BaseException
-        What has been raised: ``KeyboardInterrupt``, ``SystemExit``, or by a signal handler, such as
-        ``TimeoutError``.
+        What has been raised: ``SystemExit``, ``KeyboardInterrupt``, by a signal handler, such as
+        ``TimeoutError``, or in place of one of the latter, by a function that has caught it.
     """
-    if isinstance(error, KeyboardInterrupt | SystemExit):
+    if isinstance(error, SystemExit):
         return True
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return any(itertools.starmap(_is_handler, itertools.pairwise(frames)))
+    caught: BaseException | None = error
+    while caught is not None:
+        if isinstance(caught, KeyboardInterrupt):
+            return True
+        frames = [frame for frame, _ in traceback.walk_tb(caught.__traceback__)]
+        if any(itertools.starmap(_is_handler, itertools.pairwise(frames))):
+            return True
+        caught = caught.__context__
+        if caught is None or caught.__traceback__ is None:
+            return False
+        if caught.__traceback__.tb_frame not in frames:  # caught before the function was called
+            return False
+    return False
 
 
 def _is_handler(interrupted: FrameType, called: FrameType) -> bool:
-    """Return whether a frame is that of a signal handler: it gets the one that is interrupted."""
-    for value in called.f_locals.values():
-        if any(each is interrupted for each in (value if type(value) is tuple else (value,))):
-            return True
-    return False
+    """Return whether a frame is that of a signal handler: of a number, and what it interrupts."""
+    code, values = called.f_code, called.f_locals
+    given = [values.get(name) for name in code.co_varnames[: code.co_argcount]]
+    if code.co_flags & inspect.CO_VARARGS:
+        others = values.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount])
+        given += others if type(others) is tuple else ()
+    return any(
+        frame is interrupted and type(number) is int for number, frame in itertools.pairwise(given)
+    )

@@ -60,12 +60,19 @@ def add_note(error: BaseException, note: str) -> None:
 
 def _copied(error: BaseException) -> BaseException:
     """Return a copy of an error, whose traceback would keep the values that keep the error."""
+    if any(vars(each).get("__slots__") for each in type(error).__mro__):  # which are not copied
+        return error
     try:
         copied = copy.copy(error)
     except Exception:  # noqa: BLE001 -- the class is the program's
         return error
     if type(copied) is not type(error) or text_of(copied) != text_of(error):
         return error
+    if notes := getattr(error, "__notes__", None):
+        vars(copied)["__notes__"] = [*notes]
+    if error.__cause__ is not None:
+        copied.__cause__ = _copied(error.__cause__)
+    copied.__suppress_context__ = error.__suppress_context__
     return copied.with_traceback(None)
 
 

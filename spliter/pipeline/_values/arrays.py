@@ -7,7 +7,7 @@ import functools
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any, Final, cast
 
@@ -143,12 +143,16 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin, Lazy):
         return self.shape[0] if self.ndim else len(compute(self))  # numbers have none
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield rows: views, lazy in a decorated function."""
-        return (self[at] for at in range(len(self)))
+        """Return an iterator of rows: views, lazy in a decorated function."""
+        return self._rows(range(len(self)))
 
     def __reversed__(self) -> Iterator[Any]:
-        """Yield rows from the last one."""
-        return (self[at] for at in reversed(range(len(self))))
+        """Return an iterator of rows from the last one."""
+        return self._rows(reversed(range(len(self))))
+
+    def _rows(self, numbers: Iterable[int]) -> Iterator[Any]:
+        self._real()  # else errors rise in a generator, which takes a StopIteration for its own
+        return (self[at] for at in numbers)
 
     def __bytes__(self) -> bytes:
         """Evaluate, and return a copy of the memory."""
