@@ -376,3 +376,28 @@ def test_filters_of_types_of_the_user_in_blocks_without_rows(blocks: list[list[f
         pipeline(body)(split(arrays)), body(np.concatenate(arrays)), strict=True
     ):
         np.testing.assert_array_equal(np.concatenate(found), expected)
+
+
+@pytest.mark.parametrize("is_split", [False, True])
+def test_masks_that_are_one_of_several_results(is_split: bool) -> None:
+    signs = splittable(lambda x: (x < 0, x > 0), x=ROWS, returns=(ROWS, ROWS))
+
+    def body(x: Any, y: Any) -> Any:
+        below, above = signs(x)
+        y[below] = x[below] * 2
+        return x[above] + y[above], x[below] - y[below], y
+
+    expected = body(VALUES, VALUES * 3)
+    with options(batch=7):
+        if is_split:
+            given = split(np.split(VALUES, PARTS), np.split(VALUES * 3, PARTS))
+            same(pipeline(body)(given), expected)
+        else:
+            same(pipeline(body)(VALUES, VALUES * 3), expected)
+
+    def of_two(x: Any) -> Any:
+        below, above = signs(x)
+        return x[below] + x[above]
+
+    with pytest.raises(WholeArrayError, match="add"):
+        pipeline(of_two)(split(np.split(VALUES, PARTS)))

@@ -238,6 +238,10 @@ class RowsCall:
         return checked
 
 
+MAX_CALLS: Final = 2**48
+"""More than a process can make: the results of one are numbered beyond it."""
+
+
 def token_of(mask: Node, call: Call) -> int:
     """Return a number for the rows that a mask chooses: the same one for all of them.
 
@@ -248,7 +252,10 @@ def token_of(mask: Node, call: Call) -> int:
         Whose number it is if the mask exists, as the program may change it.
     """
     maker = mask.call
-    return call.number if maker is None or len(maker.outputs) > 1 else -2 - maker.number
+    if maker is None:
+        return call.number
+    at = next(at for at, node in maker.live_outputs() if node is mask)
+    return -2 - maker.number - at * MAX_CALLS
 
 
 def _described(frame: Any) -> tuple[Any, ...]:
