@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import operator
 import traceback
 from collections.abc import Callable
@@ -265,8 +266,21 @@ class SlottedError(ValueError):
     __slots__ = ("code",)
 
 
+@dataclass(frozen=True)
+class EmptyError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
 @pytest.mark.parametrize("kind", [ValueError, SlottedError])
-def test_an_error_that_comes_again_is_like_the_first_one(kind: Any) -> None:
+def test_an_error_that_comes_again_is_like_the_first_one(
+    kind: Any, is_replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_replaced:  # as packages of Dask and Ray do
+        tblib = pytest.importorskip("tblib.pickling_support")
+        monkeypatch.setattr(copyreg, "dispatch_table", {**copyreg.dispatch_table})
+        monkeypatch.setitem(copyreg.dispatch_table, kind, tblib.pickle_exception)
+
     def fail(x: Any) -> Any:
         if (x == 30).any():
             error = kind("thirty")
@@ -292,6 +306,47 @@ def test_an_error_that_comes_again_is_like_the_first_one(kind: Any) -> None:
 
     with options(batch=7):
         body(VALUES)
+
+
+def test_an_error_that_refuses_attributes_can_be_caught() -> None:
+    def fail(x: Any) -> Any:
+        if (x == 30).any():
+            raise EmptyError
+        return x
+
+    def body(x: Any) -> Any:
+        try:
+            return np.asarray(splittable(fail, x=Rows(), returns=Rows())(x))
+        except EmptyError:
+            return x * 2
+
+    with options(batch=7):
+        np.testing.assert_array_equal(pipeline(body)(VALUES), VALUES * 2)
+
+
+class Panic(BaseException):
+    """Such as that of libraries in Rust."""
+
+
+@pytest.mark.parametrize("kind", [ValueError, Panic])
+def test_an_error_of_a_merge_comes_once(kind: type[BaseException]) -> None:
+    def fail(one: float, other: float) -> float:
+        raise kind
+
+    largest = splittable(np.max, a=Rows(), returns=Reduction(merge=fail))
+
+    def body(x: Any, y: Any) -> Any:
+        doubled = y * 2
+        with pytest.raises(kind):
+            repr(largest(x))
+        return [float(value.sum()) for value in (doubled, doubled + 1)]
+
+    with options(batch=7):
+        assert pipeline(body)(VALUES, VALUES) == body_of_sums(VALUES)
+
+
+def body_of_sums(y: Any) -> Any:
+    return [float((y * 2).sum()), float((y * 2 + 1).sum())]
 
 
 def test_an_error_from_before_the_try_is_not_swallowed() -> None:

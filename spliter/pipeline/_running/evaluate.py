@@ -256,7 +256,9 @@ def _merge(stage: Stage, program: Program, collectors: Sequence[Pieces]) -> Fail
         call = cast(Call, node.call)
         try:
             node.finish(collector.finish())
-        except Exception as error:  # noqa: BLE001 -- all others are merged, too
+        except BaseException as error:  # all others are merged, too
+            if is_interrupt(error):
+                raise
             failures[call] = Failure(error, call, 0, program.length)
     for node, array in program.allocated:
         node.finish(array)

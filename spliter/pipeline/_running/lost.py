@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
+from typing import Any
 
 from spliter.pipeline._calls.calls import Call
 from spliter.pipeline._calls.graph import Graph
@@ -63,17 +63,22 @@ def _copied(error: BaseException) -> BaseException:
     if any(vars(each).get("__slots__") for each in type(error).__mro__):  # which are not copied
         return error
     try:
-        copied = copy.copy(error)
+        # As `copy.copy`, which packages replace: that of tblib has the attributes in common.
+        reduced: Any = error.__reduce_ex__(4)
+        make, args, *states = reduced
+        copied: BaseException = make(*args)
+        for state in states[:1]:
+            copied.__setstate__(state)
+        if type(copied) is not type(error) or text_of(copied) != text_of(error):
+            return error
+        if notes := getattr(error, "__notes__", None):
+            vars(copied)["__notes__"] = [*notes]
+        if error.__cause__ is not None:
+            copied.__cause__ = _copied(error.__cause__)
+        copied.__suppress_context__ = error.__suppress_context__
+        return copied.with_traceback(None)
     except Exception:  # noqa: BLE001 -- the class is the program's
         return error
-    if type(copied) is not type(error) or text_of(copied) != text_of(error):
-        return error
-    if notes := getattr(error, "__notes__", None):
-        vars(copied)["__notes__"] = [*notes]
-    if error.__cause__ is not None:
-        copied.__cause__ = _copied(error.__cause__)
-    copied.__suppress_context__ = error.__suppress_context__
-    return copied.with_traceback(None)
 
 
 def lose(graph: Graph, calls: Sequence[Call], error: BaseException) -> None:
