@@ -278,7 +278,6 @@ def test_an_error_that_comes_again_is_like_the_first_one(
 ) -> None:
     if is_replaced:  # as packages of Dask and Ray do
         tblib = pytest.importorskip("tblib.pickling_support")
-        monkeypatch.setattr(copyreg, "dispatch_table", {**copyreg.dispatch_table})
         monkeypatch.setitem(copyreg.dispatch_table, kind, tblib.pickle_exception)
 
     def fail(x: Any) -> Any:
