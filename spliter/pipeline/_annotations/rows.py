@@ -238,7 +238,7 @@ class RowsCall:
         return checked
 
 
-MAX_CALLS: Final = 2**48
+MOST_CALLS: Final = 2**48
 """More than a process can make: the results of one are numbered beyond it."""
 
 
@@ -255,7 +255,7 @@ def token_of(mask: Node, call: Call) -> int:
     if maker is None:
         return call.number
     at = next(at for at, node in maker.live_outputs() if node is mask)
-    return -2 - maker.number - at * MAX_CALLS
+    return -2 - maker.number - at * MOST_CALLS
 
 
 def _described(frame: Any) -> tuple[Any, ...]:
