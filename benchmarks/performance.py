@@ -96,7 +96,10 @@ def words_of(figure: Figure, quick: bool, folder: str) -> tuple[dict[str, str], 
 
 def measure(figure: Figure, quick: bool) -> list[str]:
     """Run the command of a figure, and return its result as Markdown."""
-    roots = [str(ROOT), *(str(ROOT / name) for name in ("backends", "apps", "experiments"))]
+    roots = [
+        str(ROOT),
+        *(str(ROOT / name) for name in ("backends", "apps", "experiments", "slurm")),
+    ]
     with tempfile.TemporaryDirectory(prefix="spliter-performance-") as folder:
         variables, words = words_of(figure, quick, folder)
         compares = "compare" in words

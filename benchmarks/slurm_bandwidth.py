@@ -26,9 +26,9 @@ from pathlib import Path
 from spliter_experiments.harness.records import Record, ResultsFolder
 from spliter_experiments.harness.summary import summarise
 from spliter_experiments.harness.table import summary_grid
+from tests.conftest import SOURCE_ROOTS
 from tests.slurm.cluster import LOGIN, VirtualSlurm, virtual_slurm
 
-ROOT = Path(__file__).resolve().parent.parent
 JOB_SECONDS = 1200
 
 CONFIGURATIONS = ("baseline", "rechunk", "spliter")
@@ -150,8 +150,7 @@ def measure(rate: str, rows: int, repetitions: int) -> list[Record]:
         folder = Path(name)
         scenario = folder / "scenario.toml"
         scenario.write_text(SCENARIO.format(rows=rows, repetitions=repetitions))
-        roots = [ROOT, ROOT / "backends", ROOT / "apps", ROOT / "experiments"]
-        cluster.environment["PYTHONPATH"] = os.pathsep.join(map(str, roots))
+        cluster.environment["PYTHONPATH"] = os.pathsep.join(map(str, SOURCE_ROOTS))
         sweep = folder / "sweep"
         spliter = [sys.executable, "-m", "spliter_experiments", "slurm"]
         site = ["--site", "local", "--network", "eth0", "--python", sys.executable]

@@ -28,7 +28,7 @@ from spliter_backends.local.executor import LocalExecutor
 from tests.slurm.cluster import why_not as why_no_slurm
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE_ROOTS = [ROOT, ROOT / "backends", ROOT / "apps", ROOT / "experiments"]
+SOURCE_ROOTS = [ROOT, *(ROOT / name for name in ("backends", "apps", "experiments", "slurm"))]
 
 THOROUGH = {"chaos", "evaluation", "experiments", "fuzz", "scale", "security", "slurm"}
 """Folders of tests that only ``scripts/test --all`` runs."""
@@ -216,7 +216,7 @@ RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def run_python(tmp_path: Path) -> RunPython:
-    """Run a fresh interpreter that finds the four packages, in an empty directory."""
+    """Run a fresh interpreter that finds the five packages, in an empty directory."""
 
     def run(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

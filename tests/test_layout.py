@@ -18,6 +18,7 @@ PACKAGES = {
     "spliter_backends": ROOT / "backends" / "spliter_backends",
     "spliter_apps": ROOT / "apps" / "spliter_apps",
     "spliter_experiments": ROOT / "experiments" / "spliter_experiments",
+    "spliter_slurm": ROOT / "slurm" / "spliter_slurm",
 }
 IMPORT_AND_TELL = """
 import json, sys

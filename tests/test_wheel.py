@@ -1,4 +1,4 @@
-"""The wheel holds exactly the four packages, and works where only it and NumPy are installed."""
+"""The wheel holds exactly the five packages, and works where only it and NumPy are installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.conftest import ROOT, SOURCE_ROOTS
 
 pytestmark = pytest.mark.thorough
 
-PACKAGES = ["spliter", "spliter_apps", "spliter_backends", "spliter_experiments"]
+PACKAGES = ["spliter", "spliter_apps", "spliter_backends", "spliter_experiments", "spliter_slurm"]
 
 
 def run(*arguments: str, cwd: Path, pythonpath: str = "") -> str:

@@ -1,3 +1,3 @@
-"""The ``spliter`` command: comparisons, the paper's evaluation, SLURM jobs and ``doctor``."""
+"""The ``spliter`` command: comparisons, the paper's evaluation, ``profile`` and ``doctor``."""
 
 from __future__ import annotations

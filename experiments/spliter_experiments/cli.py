@@ -31,7 +31,7 @@ COMMANDS = {
         "Reproduce the paper's evaluation, one figure per command.",
     ),
     "slurm": (
-        "spliter_experiments.slurm.cli:slurm",
+        "spliter_slurm.cli:slurm",
         "Write batch scripts that run the paper's experiments on a cluster with SLURM.",
     ),
 }

@@ -26,9 +26,8 @@ from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.errors import ClusterError, PlanError
 from spliter_experiments.harness.records import ResultsFolder
 from spliter_experiments.harness.runner import Measurement
+from tests.conftest import ROOT, SOURCE_ROOTS
 from tests.evaluation.scenes import SMALL, pretend, pretended, small_request, written
-
-ROOT = Path(__file__).parents[2]
 
 KILLS = 3
 
@@ -130,8 +129,7 @@ def test_stands_come_in_an_order_that_the_seed_decides(tmp_path: Path) -> None:
 def killed_at(moment: float, scenario: str, results: Path, bench: str) -> int:
     """Run until a moment after the first record, then kill the whole group of processes."""
     words = [sys.executable, "-m", "tests.evaluation.killed", scenario, str(results), bench]
-    roots = [ROOT, *(ROOT / name for name in ("backends", "apps", "experiments"))]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, roots))}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, SOURCE_ROOTS))}
     runs = results / "runs"
     before = len(list(runs.glob("*.json")))
     process = subprocess.Popen(words, env=environment, cwd=ROOT, start_new_session=True)

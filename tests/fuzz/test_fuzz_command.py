@@ -25,7 +25,7 @@ from spliter_experiments.evaluation import plan_runs
 from spliter_experiments.evaluation.catalog import parse_scenario, read_scenario
 from spliter_experiments.evaluation.tables import plan_table
 from spliter_experiments.harness.errors import ExperimentError, InputError
-from spliter_experiments.slurm.site import SITES, parse_site
+from spliter_slurm.site import SITES, parse_site
 
 SCENARIO = read_scenario("9")[0]
 SITE = (SITES / "generic.toml").read_text(encoding="utf-8")

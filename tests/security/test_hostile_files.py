@@ -26,7 +26,7 @@ from spliter_experiments.harness.errors import (
     ScenarioError,
 )
 from spliter_experiments.harness.records import ResultsFolder
-from spliter_experiments.slurm.site import parse_site
+from spliter_slurm.site import parse_site
 from tests.conftest import ROOT
 from tests.security.hostile import FILES, Bomb
 
@@ -49,7 +49,7 @@ def test_no_data_file_runs_code(write: Callable[[Path, Path], Path], tmp_path: P
 
 
 def test_every_load_of_numpy_forbids_pickles() -> None:
-    roots = ["spliter", "backends", "apps", "experiments", "benchmarks", "scripts"]
+    roots = ["spliter", "backends", "apps", "experiments", "slurm", "benchmarks", "scripts"]
     files = [file for root in roots for file in (ROOT / root).rglob("*.py")]
     loads = [
         (file.name, ast.unparse(call))
@@ -69,7 +69,7 @@ FORBIDDEN = re.compile(
 
 
 def test_calls_that_run_what_a_file_says_are_not_used() -> None:
-    roots = ["spliter", "backends", "apps", "experiments", "benchmarks"]
+    roots = ["spliter", "backends", "apps", "experiments", "slurm", "benchmarks"]
     found = [
         f"{file.relative_to(ROOT)}: {match[0]}"
         for root in roots

@@ -104,7 +104,9 @@ def test_copy_of_a_csv_file_is_for_this_user(tmp_path: Path) -> None:
 
 def test_no_cluster_of_ours_shows_its_page_on_every_interface() -> None:
     files = [
-        file for root in ("backends", "apps", "experiments") for file in (ROOT / root).rglob("*.py")
+        file
+        for root in ("backends", "apps", "experiments", "slurm")
+        for file in (ROOT / root).rglob("*.py")
     ]
     calls = [
         (str(file.relative_to(ROOT)), {word.arg: ast.unparse(word.value) for word in call.keywords})

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from spliter_experiments.harness.errors import ProfileError
-from spliter_experiments.slurm import site
-from spliter_experiments.slurm.jobs import Job, make_jobs
-from spliter_experiments.slurm.render import Script, render
-from spliter_experiments.slurm.site import Site, load_site, parse_site
+from spliter_slurm import site
+from spliter_slurm.jobs import Job, make_jobs
+from spliter_slurm.render import Script, render
+from spliter_slurm.site import Site, load_site, parse_site
 from tests.slurm.scenarios import full_runs
 from tests.slurm.test_render import shellcheck
 

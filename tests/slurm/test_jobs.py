@@ -9,8 +9,8 @@ import pytest
 
 from spliter_experiments.evaluation import PlannedRun
 from spliter_experiments.harness.errors import TooMuchError
-from spliter_experiments.slurm.jobs import START_SECONDS, make_jobs, spilling
-from spliter_experiments.slurm.site import Site, load_site
+from spliter_slurm.jobs import START_SECONDS, make_jobs, spilling
+from spliter_slurm.site import Site, load_site
 from tests.slurm.scenarios import full_runs
 
 SITE = load_site("marenostrum4")

@@ -15,16 +15,16 @@ import pytest
 
 from spliter_experiments.harness.errors import ServiceError
 from spliter_experiments.harness.files import write_whole
-from spliter_experiments.slurm import compss_program
-from spliter_experiments.slurm.jobs import make_jobs
-from spliter_experiments.slurm.render import render
-from spliter_experiments.slurm.services import (
+from spliter_slurm import compss_program
+from spliter_slurm.jobs import make_jobs
+from spliter_slurm.render import render
+from spliter_slurm.services import (
     address_of,
     dask_ready,
     dataclay_ready,
     keep_port,
 )
-from spliter_experiments.slurm.site import load_site
+from spliter_slurm.site import load_site
 from tests.conftest import RunPython
 from tests.slurm.cluster import wait_until
 from tests.slurm.commands import last_state, statuses
@@ -83,7 +83,7 @@ def test_backends_that_do_not_come() -> None:
 
 def test_errors_of_services_have_no_traceback(run_python: RunPython, tmp_path: Path) -> None:
     done = run_python(
-        *("-m", "spliter_experiments.slurm.services", "store"),
+        *("-m", "spliter_slurm.services", "store"),
         *("--file", str(tmp_path / "store"), "--interface", "ib7"),
     )
     assert done.returncode == 1

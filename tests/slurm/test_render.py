@@ -19,9 +19,9 @@ import pytest
 
 from spliter_experiments.evaluation import FIGURES, load_scenario, plan_runs
 from spliter_experiments.harness.errors import ProfileError
-from spliter_experiments.slurm.jobs import Job, make_jobs
-from spliter_experiments.slurm.render import Script, interface_of, render, render_submit
-from spliter_experiments.slurm.site import Site, load_site
+from spliter_slurm.jobs import Job, make_jobs
+from spliter_slurm.render import Script, interface_of, render, render_submit
+from spliter_slurm.site import Site, load_site
 from tests.slurm.scenarios import full_runs
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spliter_experiments.harness.errors import ProfileError
-from spliter_experiments.slurm.render import interface_of
-from spliter_experiments.slurm.site import load_site, parse_site, site_names
+from spliter_slurm.render import interface_of
+from spliter_slurm.site import load_site, parse_site, site_names
 
 GOOD = """description = "mine"
 nodes = 4

@@ -36,5 +36,5 @@ exec enqueue_compss \
     --python_interpreter="$(command -v "$python")" \
     --pythonpath="${PYTHONPATH:-}" \
     --lang=python \
-    "$("$python" -c 'from spliter_experiments.slurm import compss_program; print(compss_program.__file__)')" \
+    "$("$python" -c 'from spliter_slurm import compss_program; print(compss_program.__file__)')" \
     '/gpfs/scratch/a user/split/scripts/compss-2n4w24t.json' "$work"

@@ -20,10 +20,10 @@ from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.options import parse_counts, words
 from spliter_experiments.harness.records import ResultsFolder
 from spliter_experiments.harness.table import Grid
-from spliter_experiments.slurm.jobs import make_jobs, spilling
-from spliter_experiments.slurm.render import RESULTS, Script, interface_of, render
-from spliter_experiments.slurm.site import GIB, Site, load_site, site_names
-from spliter_experiments.slurm.submission import missing_runs, write_submission
+from spliter_slurm.jobs import make_jobs, spilling
+from spliter_slurm.render import RESULTS, Script, interface_of, render
+from spliter_slurm.site import GIB, Site, load_site, site_names
+from spliter_slurm.submission import missing_runs, write_submission
 
 Text = Annotated[str | None, typer.Option(help="As sbatch takes it.")]
 

@@ -15,8 +15,8 @@ import jinja2
 from spliter_experiments.evaluation import command_of
 from spliter_experiments.evaluation.tables import clock
 from spliter_experiments.harness.errors import ProfileError
-from spliter_experiments.slurm.jobs import START_SECONDS, Job, Stand
-from spliter_experiments.slurm.site import Site
+from spliter_slurm.jobs import START_SECONDS, Job, Stand
+from spliter_slurm.site import Site
 
 WARNING_SECONDS = 60
 """SLURM signals a job this long before its time limit, so that it can stop its services."""
@@ -58,7 +58,7 @@ def interface_of(site: Site, network: str | None) -> str:
 
     Examples
     --------
-    >>> from spliter_experiments.slurm.site import load_site
+    >>> from spliter_slurm.site import load_site
     >>> interface_of(load_site("marenostrum4"), None), interface_of(load_site("local"), "eth0")
     ('ib0', 'eth0')
     """

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from spliter_experiments.evaluation import PlannedRun
 from spliter_experiments.evaluation.plan import stands_of
 from spliter_experiments.harness.errors import TooMuchError
-from spliter_experiments.slurm.site import GIB, Site
+from spliter_slurm.site import GIB, Site
 
 START_SECONDS = 120
 """Time limit of each step of starting the services of a job."""

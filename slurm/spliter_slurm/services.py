@@ -1,6 +1,6 @@
 """Start dataClay's services in a job step, and wait until clusters are ready.
 
-Batch scripts call ``python -m spliter_experiments.slurm.services COMMAND``. Each service command
+Batch scripts call ``python -m spliter_slurm.services COMMAND``. Each service command
 takes a free port, writes its address to a file on the shared file system, and executes the service.
 """
 

@@ -20,7 +20,7 @@ from spliter_experiments.evaluation import PlannedRun
 from spliter_experiments.evaluation.runner import Request
 from spliter_experiments.harness.errors import PlanError, ResultsError
 from spliter_experiments.harness.records import Record, ResultsFolder
-from spliter_experiments.slurm.render import RESULTS, Script, render_submit
+from spliter_slurm.render import RESULTS, Script, render_submit
 
 
 def missing_runs(
