@@ -73,8 +73,8 @@ class Schedule:
     ==========  ============================================  ===============================
     kind        blocks                                        source
     ==========  ============================================  ===============================
-    STATIC      n/p
-    MSTATIC     n/4p                                          DAPHNE, D4.3
+    STATIC      n/p                                           DAPHNE, D4.3
+    MSTATIC     n/4p                                          DAPHNE's runtime
     SS          1                                             Tang and Yew 1986
     GSS         r/p                                           Polychronopoulos and Kuck 1987
     TSS         n/2p at first, decreasing by a whole number   Tzen and Ni 1993
@@ -91,8 +91,8 @@ class Schedule:
     the measured seconds of each block as weights, if that promises to save 5 % of the pass; so
     partitions, and the last bits of sums of floats, differ from run to run.
 
-    ``"dynamic"`` is SS, ``"guided"`` GSS and ``"factoring"`` FAC2. The half of PLS is that of
-    DAPHNE. With fewer than about eight times the square of p blocks the decrease of TSS rounds to
+    ``"dynamic"`` is SS, ``"guided"`` GSS and ``"factoring"`` FAC2. MSTATIC, and the half of
+    PLS, are taken from ``LoadPartitioning.h`` of DAPHNE's runtime. With fewer than about eight times the square of p blocks the decrease of TSS rounds to
     0, and all chunks of TSS and TFSS are equal. `split` starts partitions largest first, also
     those of FISS and VISS.
 

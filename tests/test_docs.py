@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,3 +87,43 @@ def test_examples_of_page(page: Path) -> None:
     )
     assert tried > 0
     assert failed == 0
+
+
+EXTRAS = {
+    "dask": "dask",
+    "distributed": "dask",
+    "pandas": "dask",
+    "pyarrow": "dask",
+    "dataclay": "dataclay",
+    "pycompss": "compss",
+    "ray": "ray",
+    "xarray": "xarray",
+    "zarr": "zarr",
+    "sklearn": "apps",
+    "spliter_apps": "apps",
+    "xgboost": "xgboost",
+    "dask_ml": "dask-ml",
+    "wand": "wand",
+}
+"""What installs a package that examples import."""
+
+FENCE = re.compile(r"^```(?:python|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+IMPORT = re.compile(r"^(?:>>> |\.\.\. )? *(?:from|import) ([\w.]+(?:, *[\w.]+)*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: str(page.stem)
+)
+def test_what_must_be_installed_stands_before_the_example_that_needs_it(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    missing = [
+        f"{package}, before {name}"
+        for example in FENCE.finditer(text)
+        for names in IMPORT.findall(example[1])
+        for name in names.split(",")
+        if (package := EXTRAS.get(name.strip().partition(".")[0]))
+        and not re.search(
+            rf"[\[,`]{package}[],`]|pip install [^\n]*\b{package}\b", text[: example.start()]
+        )
+    ]
+    assert not missing

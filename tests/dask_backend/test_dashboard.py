@@ -96,7 +96,16 @@ def test_page_is_served_once(threads: Client) -> None:
     assert sum(PAGE in getattr(one, "app_paths", ()) for one in application.applications) == 1
     with urllib.request.urlopen(add_page(threads), timeout=60) as answer:
         assert answer.status == 200
-        assert b"<title>SplIter</title>" in answer.read()
+
+
+@pytest.mark.feature("dashboard")
+def test_page_is_in_the_menu_and_has_the_menu(threads: Client) -> None:
+    pages = add_page(threads), add_page(threads).replace(PAGE, "/status")
+    for page in pages:
+        with urllib.request.urlopen(page, timeout=60) as answer:
+            text = answer.read().decode()
+        assert text.count(f'href="{PAGE.strip("/")}"') == 1, page
+        assert 'href="workers"' in text
 
 
 @pytest.mark.feature("dashboard")

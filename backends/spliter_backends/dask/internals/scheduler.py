@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -55,18 +56,43 @@ def _dashboard_is_known(scheduler: Any) -> bool:
 dashboard = Feature("dashboard", "the dashboard has no page of SplIter", _dashboard_is_known)
 
 
+def _menu_is_known(variables: Any, again: Any) -> bool:
+    from distributed.dashboard.components.scheduler import env
+
+    return (
+        variables is again  # of one scheduler all pages share one list
+        and isinstance(variables["pages"], list)
+        and "{% for page in pages %}" in env.loader.get_source(env, "base.html")[0]
+        and callable(env.get_template)
+    )
+
+
+menu = Feature("dashboard menu", "the dashboard's menu does not show SplIter", _menu_is_known)
+
+
 def add_dashboard_page(scheduler: Any, path: str, fill: Callable[..., None]) -> bool:
-    """Add a page to a scheduler's dashboard, if it has one; `fill` creates the content."""
+    """Add a page to a scheduler's dashboard and its menu, if it has one; `fill` adds the content."""
     try:
         from distributed.dashboard.scheduler import BokehApplication, template_variables
     except ImportError:  # of bokeh
         return False
     if not dashboard.usable(scheduler):
         return False
-    page = BokehApplication(
-        {path: fill}, scheduler, prefix="", template_variables=template_variables(scheduler)
-    )
+    variables = template_variables(scheduler)
+    if menu.usable(variables, template_variables(scheduler)):
+        variables["pages"].append(path.strip("/"))
+        fill = functools.partial(_fill_below_menu, fill)
+    page = BokehApplication({path: fill}, scheduler, prefix="", template_variables=variables)
     scheduler.http_application.add_application(page)
     page.initialize(IOLoop.current())
     page.start()
     return True
+
+
+def _fill_below_menu(fill: Callable[..., None], scheduler: Any, extra: Any, doc: Any) -> None:
+    """Fill a page with its content, in the template with Dask's menu."""
+    from distributed.dashboard.components.scheduler import env
+
+    fill(scheduler, extra, doc)
+    doc.template = env.get_template("simple.html")
+    doc.template_variables.update(extra)
