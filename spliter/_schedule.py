@@ -91,10 +91,10 @@ class Schedule:
     the measured seconds of each block as weights, if that promises to save 5 % of the pass; so
     partitions, and the last bits of sums of floats, differ from run to run.
 
-    ``"dynamic"`` is SS, ``"guided"`` GSS and ``"factoring"`` FAC2. MSTATIC, and the half of
-    PLS, are taken from ``LoadPartitioning.h`` of DAPHNE's runtime. With fewer than about eight times the square of p blocks the decrease of TSS rounds to
-    0, and all chunks of TSS and TFSS are equal. `split` starts partitions largest first, also
-    those of FISS and VISS.
+    ``"dynamic"`` is SS, ``"guided"`` GSS and ``"factoring"`` FAC2. MSTATIC, and the half of PLS,
+    are taken from ``LoadPartitioning.h`` of DAPHNE's runtime. With fewer than about eight times
+    the square of p blocks the decrease of TSS rounds to 0, and all chunks of TSS and TFSS are
+    equal. `split` starts partitions largest first, also those of FISS and VISS.
 
     Examples
     --------

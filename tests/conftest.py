@@ -1,7 +1,8 @@
 """Shared by all tests: the two tiers, hypothesis profiles, and which engines have to be there.
 
-``scripts/test`` leaves out the tests marked ``thorough``: those in the folders of ``THOROUGH``, and
-files and tests that have the mark themselves. ``scripts/test --all`` runs them too.
+``scripts/test`` leaves out the tests marked ``thorough``: those in the folders of ``THOROUGH``,
+those that need an engine other than those of ``SHORT``, and files and tests that have the mark
+themselves. ``scripts/test --all`` runs them too.
 
 A test that needs an engine says so with ``@pytest.mark.backend("dask")``. Where that engine
 cannot be used the test is skipped and the reason printed, so a contributor without it can work on
@@ -30,8 +31,22 @@ from tests.slurm.cluster import why_not as why_no_slurm
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE_ROOTS = [ROOT, *(ROOT / name for name in ("backends", "apps", "experiments", "slurm"))]
 
-THOROUGH = {"chaos", "evaluation", "experiments", "fuzz", "scale", "security", "slurm"}
+THOROUGH = {
+    "chaos",
+    "compss_backend",
+    "evaluation",
+    "experiments",
+    "fuzz",
+    "pipeline",
+    "records",
+    "scale",
+    "security",
+    "slurm",
+}
 """Folders of tests that only ``scripts/test --all`` runs."""
+
+SHORT = {"local", "dask", "xarray", "zarr"}
+"""Engines of the tests that ``scripts/test`` runs; others need a server or a runtime of their own."""
 
 LEFT_OUT = pytest.StashKey[int]()
 
@@ -96,7 +111,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark thorough tests."""
     for item in items:
-        if THOROUGH & set(item.path.relative_to(config.rootpath).parts):
+        folders = set(item.path.relative_to(config.rootpath).parts)
+        if THOROUGH & folders or _needed(item) - SHORT:
             item.add_marker("thorough")
 
 

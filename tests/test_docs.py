@@ -31,15 +31,16 @@ ENGINES = {
 }
 """The engine that the examples of a page run on, where that is not Dask."""
 
-APPLICATIONS = {
+THOROUGH = {
     "boosting",
     "cascade-svm",
+    "imagemagick",
     "k-means",
     "models",
     "nearest-neighbours",
     "scikit-learn",
 }
-"""Pages that only a change of an application needs."""
+"""Pages that only a change of an application needs, or a library that short runs do not install."""
 
 PACKAGES = {
     "boosting": "xgboost",
@@ -52,7 +53,7 @@ PACKAGES = {
 
 def marks(page: Path) -> list[pytest.MarkDecorator]:
     found = [pytest.mark.backend(ENGINES.get(page.stem, "dask"))]
-    if page.stem in APPLICATIONS:
+    if page.stem in THOROUGH:
         found.append(pytest.mark.thorough)
     if page.stem == "notebooks-and-dashboards":
         found.append(pytest.mark.feature("dashboard"))

@@ -37,6 +37,7 @@ pytestmark = [
 Array = npt.NDArray[Any]
 
 
+@pytest.mark.thorough
 @one_case_of(*KMEANS)
 class TestDask(ShuffledCollections, KMeansTests):
     """Arrays, each chunk of which is at a worker drawn at random."""

@@ -249,6 +249,7 @@ def test_no_reference_to_a_used_block_is_kept() -> None:
         assert used() is None
 
 
+@pytest.mark.thorough
 def test_nothing_is_left_of_broken_loops() -> None:
     source = Squares(2, delay=0.002)
     for _ in range(300):

@@ -122,6 +122,7 @@ def test_threads_at_one_location_stay_within_the_window(loops: list[Any], nbytes
     assert (window.nbytes, window.loops) == (0, 0)
 
 
+@pytest.mark.thorough
 def test_nothing_is_left_of_broken_loops() -> None:
     store = Store([0.002] * 20)
     blocks = []

@@ -111,6 +111,7 @@ def tried(run_python: RunPython, *expressions: str, before: str = "") -> list[An
     return found
 
 
+@pytest.mark.thorough
 def test_a_third_party_backend_is_found_by_type_and_by_name(
     install: Path, run_python: RunPython
 ) -> None:
@@ -168,6 +169,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.thorough
 def test_broken_backends_are_named_and_do_not_stop_the_others(
     install: Path, run_python: RunPython
 ) -> None:
@@ -186,6 +188,7 @@ def test_broken_backends_are_named_and_do_not_stop_the_others(
         assert why in reasons[name]
 
 
+@pytest.mark.thorough
 def test_a_broken_backend_is_imported_once_and_named_by_backends(
     install: Path, run_python: RunPython
 ) -> None:

@@ -200,6 +200,7 @@ def test_names_cannot_bring_markup(times: int) -> None:
         assert any(name in cell for name in HOSTILE for cell in Seen(shown[0]).cells)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["A{}", "<>&\"'" * 40 + "{}", "tcp://node-{}.cluster:8786"])
 @pytest.mark.parametrize("locations", [1, 4, 1000])
 def test_html_is_bounded(name: str, locations: int) -> None:

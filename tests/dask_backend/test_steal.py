@@ -24,7 +24,7 @@ from tests.dask_backend.test_map_reduce import forget, move, rows_slowly
 from tests.dask_backend.test_pins import set_status, wait_until
 from tests.dask_workers import wait_until_running, workers_of
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 SETTINGS = {
     "distributed.scheduler.active-memory-manager.start": False,

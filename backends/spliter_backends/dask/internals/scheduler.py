@@ -59,19 +59,16 @@ dashboard = Feature("dashboard", "the dashboard has no page of SplIter", _dashbo
 def _menu_is_known(variables: Any, again: Any) -> bool:
     from distributed.dashboard.components.scheduler import env
 
-    return (
-        variables is again  # of one scheduler all pages share one list
-        and isinstance(variables["pages"], list)
-        and "{% for page in pages %}" in env.loader.get_source(env, "base.html")[0]
-        and callable(env.get_template)
-    )
+    page = env.get_template("simple.html").render(pages=["of-spliter"])
+    # All pages of a scheduler share one list.
+    return variables is again and isinstance(variables["pages"], list) and "of-spliter" in page
 
 
 menu = Feature("dashboard menu", "the dashboard's menu does not show SplIter", _menu_is_known)
 
 
 def add_dashboard_page(scheduler: Any, path: str, fill: Callable[..., None]) -> bool:
-    """Add a page to a scheduler's dashboard and its menu, if it has one; `fill` adds the content."""
+    """Add a page to a scheduler's dashboard, if it has one, and its menu; `fill` adds content."""
     try:
         from distributed.dashboard.scheduler import BokehApplication, template_variables
     except ImportError:  # of bokeh
