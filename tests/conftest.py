@@ -33,11 +33,14 @@ SOURCE_ROOTS = [ROOT, *(ROOT / name for name in ("backends", "apps", "experiment
 
 THOROUGH = {
     "chaos",
+    "compss",
     "compss_backend",
+    "dataclay",
     "evaluation",
     "experiments",
     "fuzz",
     "pipeline",
+    "ray",
     "records",
     "scale",
     "security",
@@ -46,7 +49,7 @@ THOROUGH = {
 """Folders of tests that only ``scripts/test --all`` runs."""
 
 SHORT = {"local", "dask", "xarray", "zarr"}
-"""Engines of the tests that ``scripts/test`` runs; others need a server or a runtime of their own."""
+"""Engines of the tests that ``scripts/test`` runs; others need a server or runtime of their own."""
 
 LEFT_OUT = pytest.StashKey[int]()
 
