@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import dask.array as da
 import pytest
 from distributed import Client, LocalCluster, SpecCluster, wait
 from rich.console import Console
@@ -13,7 +15,7 @@ from spliter_experiments.evaluation import _profile_preload
 from spliter_experiments.evaluation.profile import (
     LEAST_SECONDS,
     Profile,
-    Seen,
+    TaskRecord,
     profiled,
 )
 from spliter_experiments.evaluation.profile_cli import profile_table, run_profiled
@@ -66,10 +68,10 @@ def both(left: bytes, right: bytes) -> int:
     return len(left) + len(right)
 
 
-def tasks(count: int, each: float, gap: float, *, start: float = 0.0) -> list[Seen]:
+def tasks(count: int, each: float, gap: float, *, start: float = 0.0) -> list[TaskRecord]:
     """Return tasks of one pass, one after the other with a gap."""
     return [
-        Seen("f", start + n * (each + gap), start + n * (each + gap) + each, (f"b{n}",), 0)
+        TaskRecord("f", start + n * (each + gap), start + n * (each + gap) + each, (f"b{n}",), 0)
         for n in range(count)
     ]
 
@@ -125,7 +127,45 @@ def test_splitting_helps_where_tasks_take_the_time() -> None:
     assert one.work == pytest.approx(0.05)
     assert one.split == pytest.approx(0.05 + LEAST_SECONDS)
     assert one.gain > 10
-    assert found.verdict().startswith("Splitting would help: 100 tasks in 1 passes")
+    assert found.verdict().startswith("Splitting would help: 100 tasks in 1 pass took")
+
+
+def test_passes_at_the_same_time_take_their_time_once() -> None:
+    """Two passes whose tasks alternate: 1 s of program, and each task is work for the other."""
+    one, other = tasks(100, 0.004, 0.006), tasks(100, 0.004, 0.006, start=0.005)
+    other = [replace(task, name="g", blocks=(f"c{n}",)) for n, task in enumerate(other)]
+    found = Profile(one + other, cores=1)
+    (first, second) = found.passes()
+    assert first.others == 99
+    assert first.split >= first.work + 0.39
+    assert first.gain < 1.25
+    assert second.gain < 1.25
+    assert found.verdict().startswith(
+        "Splitting would not help much: 200 tasks in 2 passes took 0.999 s, 2 tasks are predicted "
+        "to take 0.82 s (1.2 times as fast)"
+    )
+
+
+def test_a_tree_reduction_is_no_pass_over_blocks(client: Client) -> None:
+    x = da.ones(64, chunks=1).persist()
+    wait(x, timeout=60)
+    with profiled(client) as found:
+        assert x.sum(split_every=2).compute(optimize_graph=False) == 64
+    by_name = {one.name: one for one in found.passes()}
+    assert not by_name["sum"].is_reduction
+    assert by_name["sum"].can_be_split
+    assert by_name["sum-partial"].is_reduction
+    assert not by_name["sum-partial"].can_be_split
+    assert "64 tasks in 1 pass took" in found.verdict()
+
+
+def test_tasks_on_two_aligned_collections_are_a_pass(client: Client) -> None:
+    xs, ys = (client.map(bytes, range(start, start + 16), pure=False) for start in (0, 100))
+    wait([*xs, *ys], timeout=60)
+    with profiled(client) as found:
+        client.gather(client.map(both, xs, ys, pure=False))
+    (one,) = found.passes()
+    assert (one.name, one.tasks, one.is_reduction) == ("both", 16, False)
 
 
 def test_splitting_helps_little_where_the_work_takes_the_time() -> None:
@@ -148,7 +188,7 @@ def test_a_second_pass_begins_where_a_block_is_read_again() -> None:
 @pytest.mark.parametrize("width", [60, 80])
 def test_table_can_be_read_on_a_narrow_terminal(width: int) -> None:
     name = "histogram_of_a_block"
-    seen = [Seen(name, i, i + 0.0123, (i,), 47_000_000) for i in range(768)]
+    seen = [TaskRecord(name, i, i + 0.0123, (i,), 47_000_000) for i in range(768)]
     console = Console(width=width)
     with console.capture() as captured:
         console.print(profile_table(Profile(seen, 48)))

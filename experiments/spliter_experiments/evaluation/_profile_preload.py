@@ -7,7 +7,7 @@ from typing import Any
 
 from distributed import Client
 
-from spliter_experiments.evaluation.profile import Profile, TaskWatcher, fill, read_seen
+from spliter_experiments.evaluation.profile import Profile, TaskWatcher, fill, read_records
 
 PROFILE = Profile()
 """Profile of the program that runs in this process."""
@@ -29,8 +29,8 @@ async def dask_teardown(client: Client) -> None:
     """Collect the recorded tasks; called by the client before it disconnects."""
     name = CONNECTED.pop(client, None)
     if name is not None:
-        reading: Any = client.run_on_scheduler(read_seen, name=name)
-        seen, cores = await reading
-        fill(PROFILE, seen, cores)
+        reading: Any = client.run_on_scheduler(read_records, name=name)
+        records, cores = await reading
+        fill(PROFILE, records, cores)
         dropped: Any = client.unregister_scheduler_plugin(name)
         await dropped

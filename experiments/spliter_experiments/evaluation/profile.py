@@ -22,10 +22,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 from distributed import Client, Scheduler, SchedulerPlugin
+
+Times: TypeAlias = npt.NDArray[np.float64]
+"""Starts and stops of tasks, of shape (ntasks, 2)."""
 
 WORTH = 1.25
 """Minimum speed-up at which splitting is recommended."""
@@ -38,7 +43,7 @@ FEWEST_TASKS = 2
 
 
 @dataclass(frozen=True)
-class Seen:
+class TaskRecord:
     """A finished task.
 
     Parameters
@@ -51,6 +56,9 @@ class Seen:
         Keys of the results that it read.
     nbytes : int
         Bytes sent to its worker for it.
+    combined : int
+        Number of intermediate results that this task alone reads: two or more in each step of a
+        tree reduction.
     """
 
     name: str
@@ -58,6 +66,7 @@ class Seen:
     stop: float
     blocks: tuple[Any, ...]
     nbytes: int
+    combined: int = 0
 
     @property
     def seconds(self) -> float:
@@ -75,18 +84,38 @@ class Pass:
         Dask's name of the tasks (key prefix).
     tasks, cores : int
         Number of tasks, and of tasks that run at the same time.
-    busy, span : float
-        Total compute seconds, and seconds from the first start to the last stop.
+    busy : float
+        Total compute seconds.
+    start, stop : float
+        Unix time of the first start and the last stop.
     nbytes : int
         Bytes sent to workers for these tasks.
+    split_tasks : int
+        Number of tasks after splitting: one per core.
+    others : int
+        Number of other tasks that ran between `start` and `stop`.
+    others_busy : float
+        Their compute seconds in that time.
+    is_reduction : bool
+        Whether the tasks are steps of a tree reduction, which have no blocks of their own.
     """
 
     name: str
     tasks: int
     cores: int
     busy: float
-    span: float
+    start: float
+    stop: float
     nbytes: int
+    split_tasks: int
+    others: int = 0
+    others_busy: float = 0.0
+    is_reduction: bool = False
+
+    @property
+    def span(self) -> float:
+        """Seconds from the first start to the last stop."""
+        return self.stop - self.start
 
     @property
     def work(self) -> float:
@@ -97,12 +126,13 @@ class Pass:
     def split(self) -> float:
         """Predicted seconds with one task per core.
 
-        The time beyond the computation is divided evenly among the tasks; a pass takes at least
-        `LEAST_SECONDS` of it, however few tasks there are.
+        The time beyond the computation, that of other tasks included, is divided evenly among the
+        tasks; a pass takes at least `LEAST_SECONDS` of it, however few tasks there are.
         """
-        beyond = max(self.span - self.work, 0.0)
-        least = beyond / self.tasks * min(self.tasks, self.cores)
-        return self.work + max(least, min(beyond, LEAST_SECONDS))
+        work = (self.busy + self.others_busy) / self.cores
+        beyond = max(self.span - work, 0.0)
+        left = (self.split_tasks + self.others) / (self.tasks + self.others)
+        return work + max(beyond * left, min(beyond, LEAST_SECONDS))
 
     @property
     def gain(self) -> float:
@@ -111,8 +141,8 @@ class Pass:
 
     @property
     def can_be_split(self) -> bool:
-        """Whether there are at least `FEWEST_TASKS` tasks per core."""
-        return self.tasks >= FEWEST_TASKS * self.cores
+        """Whether there are at least `FEWEST_TASKS` tasks per core, each with a block."""
+        return self.tasks >= FEWEST_TASKS * self.cores and not self.is_reduction
 
 
 @dataclass
@@ -121,13 +151,13 @@ class Profile:
 
     Parameters
     ----------
-    tasks : list of Seen
+    tasks : list of TaskRecord
         In the order in which they finished.
     cores : int
         Number of tasks that the cluster runs at the same time.
     """
 
-    tasks: list[Seen] = field(default_factory=list)
+    tasks: list[TaskRecord] = field(default_factory=list)
     cores: int = 0
 
     @property
@@ -142,11 +172,17 @@ class Profile:
 
     def passes(self) -> list[Pass]:
         """Return the passes, grouped by name and in execution order."""
-        named: dict[str, list[Seen]] = {}
+        named: dict[str, list[TaskRecord]] = {}
         for task in self.tasks:  # by start, short passes would mix: the workers' clocks differ
             if task.blocks:
                 named.setdefault(task.name, []).append(task)
-        return [_pass(group, self.cores) for tasks in named.values() for group in _rounds(tasks)]
+        times = self._times()
+        return [
+            _pass(group, self.cores, times) for tasks in named.values() for group in _rounds(tasks)
+        ]
+
+    def _times(self) -> Times:
+        return np.array([(task.start, task.stop) for task in self.tasks]).reshape(-1, 2)
 
     def verdict(self) -> str:
         """Return a sentence on whether splitting would help."""
@@ -156,21 +192,26 @@ class Profile:
                 "Splitting would not help: nowhere are there several tasks for each of the "
                 f"{self.cores} cores."
             )
-        now, then = sum(p.span for p in passes), sum(p.split for p in passes)
+        groups = list(_merged(passes, self._times()))
+        now, then = sum(g.span for g in groups), sum(g.split for g in groups)
         gain = now / then if then > 0 else 1.0
-        tasks, fewer = sum(p.tasks for p in passes), sum(p.cores for p in passes)
-        told = (
-            f"{tasks} tasks in {len(passes)} passes took {now:.3g} s, {fewer} tasks are predicted "
-            f"to take {then:.3g} s ({gain:.2f} times as fast)"
+        tasks, fewer = sum(p.tasks for p in passes), sum(p.split_tasks for p in passes)
+        found = (
+            f"{_count(tasks, 'task')} in {_count(len(passes), 'pass', 'passes')} took {now:.3g} s, "
+            f"{_count(fewer, 'task')} are predicted to take {then:.3g} s ({gain:.1f} times as fast)"
         )
         if gain >= WORTH:
-            return f"Splitting would help: {told}."
-        return f"Splitting would not help much: {told}; the work itself takes the time."
+            return f"Splitting would help: {found}."
+        return f"Splitting would not help much: {found}; the work itself takes the time."
 
 
-def _rounds(tasks: Sequence[Seen]) -> Iterator[list[Seen]]:
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _rounds(tasks: Sequence[TaskRecord]) -> Iterator[list[TaskRecord]]:
     """Start a new pass whenever a task reads a block that the current pass has already read."""
-    group: list[Seen] = []
+    group: list[TaskRecord] = []
     seen: set[Any] = set()
     for task in tasks:
         # Results that all tasks read, such as centres, are last in `blocks`: compare the first.
@@ -184,15 +225,49 @@ def _rounds(tasks: Sequence[Seen]) -> Iterator[list[Seen]]:
         yield group
 
 
-def _pass(tasks: Sequence[Seen], cores: int) -> Pass:
-    return Pass(
+def _pass(tasks: Sequence[TaskRecord], cores: int, times: Times) -> Pass:
+    """Describe the tasks of a pass, given the start and stop of all tasks of the program."""
+    found = Pass(
         name=tasks[0].name,
         tasks=len(tasks),
         cores=cores,
         busy=sum(task.seconds for task in tasks),
-        span=max(task.stop for task in tasks) - min(task.start for task in tasks),
+        start=min(task.start for task in tasks),
+        stop=max(task.stop for task in tasks),
         nbytes=sum(task.nbytes for task in tasks),
+        split_tasks=min(len(tasks), cores),
+        is_reduction=sum(task.combined for task in tasks) > len(tasks),
     )
+    return _with_others(found, times)
+
+
+def _with_others(found: Pass, times: Times) -> Pass:
+    """Count what else ran between the start and the stop of a pass."""
+    within = np.minimum(times[:, 1], found.stop) - np.maximum(times[:, 0], found.start)
+    within = within[within >= 0]
+    return replace(
+        found,
+        others=len(within) - found.tasks,
+        others_busy=max(float(within.sum()) - found.busy, 0.0),
+    )
+
+
+def _merged(passes: Sequence[Pass], times: Times) -> Iterator[Pass]:
+    """Merge passes that run at the same time, so that no second counts twice."""
+    groups: list[Pass] = []
+    for one in sorted(passes, key=lambda found: found.start):
+        if not groups or one.start >= groups[-1].stop:
+            groups.append(one)
+            continue
+        last = groups[-1]
+        groups[-1] = replace(
+            last,
+            tasks=last.tasks + one.tasks,
+            busy=last.busy + one.busy,
+            stop=max(last.stop, one.stop),
+            split_tasks=last.split_tasks + one.split_tasks,
+        )
+    return (_with_others(group, times) for group in groups)
 
 
 class TaskWatcher(SchedulerPlugin):
@@ -200,27 +275,27 @@ class TaskWatcher(SchedulerPlugin):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.seen: list[tuple[str, float, float, tuple[Any, ...], int]] = []
+        self.records: list[tuple[str, float, float, tuple[Any, ...], int, int]] = []
 
     async def start(self, scheduler: Scheduler) -> None:
         """Store the scheduler: a transition has only the key."""
         self._scheduler = scheduler
         self._sent: set[tuple[Any, str]] = set()
-        self._waiting: dict[Any, tuple[tuple[Any, ...], int]] = {}
+        self._waiting: dict[Any, tuple[tuple[Any, ...], int, int]] = {}
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Record the inputs of a task sent to a worker, and its times once it has finished."""
         if finish == "processing":
             self._waiting[key] = self._inputs(key)
         elif start == "processing":
-            blocks, nbytes = self._waiting.pop(key, ((), 0))
+            inputs = self._waiting.pop(key, ((), 0, 0))
             computed = [s for s in kwargs.get("startstops", ()) if s["action"] == "compute"]
             if finish == "memory" and computed:
                 name = self._scheduler.tasks[key].prefix.name
                 first, last = computed[0]["start"], computed[-1]["stop"]
-                self.seen.append((name, first, last, blocks, nbytes))
+                self.records.append((name, first, last, *inputs))
 
-    def _inputs(self, key: Any) -> tuple[tuple[Any, ...], int]:
+    def _inputs(self, key: Any) -> tuple[tuple[Any, ...], int, int]:
         task = self._scheduler.tasks[key]
         worker = task.processing_on
         missing = 0
@@ -233,14 +308,16 @@ class TaskWatcher(SchedulerPlugin):
                 missing += max(block.nbytes, 0)
         # The block read by the fewest other tasks comes first: it is the task's own.
         blocks = sorted(task.dependencies, key=lambda block: len(block.dependents))
-        return tuple(block.key for block in blocks), missing
+        # Results that the program holds are blocks; a reduction combines some that nobody holds.
+        combined = sum(len(block.dependents) == 1 and not block.who_wants for block in blocks)
+        return tuple(block.key for block in blocks), missing, combined
 
 
-def read_seen(dask_scheduler: Scheduler, name: str) -> tuple[list[tuple[Any, ...]], int]:
+def read_records(dask_scheduler: Scheduler, name: str) -> tuple[list[tuple[Any, ...]], int]:
     """Return the recorded tasks, and the number of threads; runs on the scheduler."""
     watcher = dask_scheduler.plugins[name]
     assert isinstance(watcher, TaskWatcher)
-    return list(watcher.seen), sum(worker.nthreads for worker in dask_scheduler.workers.values())
+    return list(watcher.records), sum(worker.nthreads for worker in dask_scheduler.workers.values())
 
 
 @contextmanager
@@ -263,12 +340,12 @@ def profiled(client: Client) -> Iterator[Profile]:
     try:
         yield found
     finally:
-        seen, cores = client.run_on_scheduler(read_seen, name=name)
-        fill(found, seen, cores)
+        records, cores = client.run_on_scheduler(read_records, name=name)
+        fill(found, records, cores)
         client.unregister_scheduler_plugin(name)
 
 
-def fill(profile: Profile, seen: Sequence[tuple[Any, ...]], cores: int) -> None:
+def fill(profile: Profile, records: Sequence[tuple[Any, ...]], cores: int) -> None:
     """Add the tasks recorded by a scheduler."""
-    profile.tasks += [Seen(*entry) for entry in seen]
+    profile.tasks += [TaskRecord(*entry) for entry in records]
     profile.cores = max(profile.cores, cores)

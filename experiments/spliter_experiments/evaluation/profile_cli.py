@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spliter_experiments.evaluation import _profile_preload
-from spliter_experiments.evaluation.profile import Pass, Profile, Seen
+from spliter_experiments.evaluation.profile import Pass, Profile, TaskRecord
 from spliter_experiments.harness.console import errors_reported
 from spliter_experiments.harness.errors import InputError
 from spliter_experiments.harness.table import Grid, seconds, size
@@ -48,6 +48,7 @@ class LocalWatcher(Callback):
         super().__init__()  # type: ignore[no-untyped-call]
         self._profile = profile
         self._started: dict[Any, float] = {}
+        self._finished: set[Any] = set()
 
     def _pretask(self, key: Any, dsk: Any, state: Mapping[str, Any]) -> None:
         self._started[key] = time.time()
@@ -60,8 +61,14 @@ class LocalWatcher(Callback):
         if start is None:
             return
         # The block read by the fewest other tasks comes first: it is the task's own.
-        read = sorted(state["dependencies"][key], key=lambda block: len(state["dependents"][block]))
-        self._profile.tasks.append(Seen(key_split(key), start, time.time(), tuple(read), 0))
+        dependents = state["dependents"]
+        read = sorted(state["dependencies"][key], key=lambda block: len(dependents[block]))
+        # A reduction combines results of tasks; blocks were there before the first task.
+        combined = sum(len(dependents[block]) == 1 and block in self._finished for block in read)
+        self._finished.add(key)
+        self._profile.tasks.append(
+            TaskRecord(key_split(key), start, time.time(), tuple(read), 0, combined)
+        )
 
 
 SHOWN = 20
