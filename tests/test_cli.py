@@ -194,7 +194,10 @@ def test_workers_with_another_version_are_refused(
 def test_doctor_shows_backends_and_versions() -> None:
     result = run("doctor")
     assert result.exit_code == 0, result.output
-    words = result.stdout.split()
+    ready, _, rest = result.stdout.partition("\n")
+    assert ready.startswith("Ready to use: local, dask")
+    assert "compss" not in ready
+    words = rest.split()
     assert {"local", "dask", "spliter", "cores", "memory", np.__version__} <= set(words)
     assert {"COMPSS_HOME", "java", "pycompss", "store"} <= set(words)
 

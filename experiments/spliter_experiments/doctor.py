@@ -140,7 +140,7 @@ class Report:
                 ("name", "usable", "version", "why not, and what to do"),
                 [
                     (info.name, yes_no(info.usable), info.version or "-", advice(info))
-                    for info in self.backends
+                    for info in sorted(self.backends, key=lambda info: not info.usable)
                 ],
             ),
             (
@@ -170,7 +170,8 @@ class Report:
             ]
             headings = ("process", "spliter", "same as here")
             tables.append((f"Scheduler and workers of {self.scheduler}", headings, rows))
-        parts = [table(*content, width) for content in tables]
+        ready = ", ".join(info.name for info in self.backends if info.usable)
+        parts = [f"Ready to use: {ready}\n", *(table(*content, width) for content in tables)]
         if self.missing:
             parts.append(
                 f"The other commands also need {', '.join(self.missing)}: "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -206,9 +207,37 @@ def ragged_csv(folder: Path) -> str:
     return str(folder / "ragged.csv")
 
 
+def archive_named_npy(folder: Path) -> str:
+    np.savez(folder / "archive.npz", a=np.zeros(3), b=np.zeros(3))
+    return str((folder / "archive.npz").rename(folder / "archive.npy"))
+
+
+def pipe_named_npy(folder: Path) -> str:
+    os.mkfifo(folder / "pipe.npy")
+    return str(folder / "pipe.npy")
+
+
+def wide_csv(folder: Path) -> str:
+    (folder / "wide.csv").write_text("1," * 3_000_000 + "1\n", encoding="utf-8")
+    return str(folder / "wide.csv")
+
+
+def test_a_folder_of_parquet_files_needs_no_suffix(tmp_path: Path) -> None:
+    """Columns are matched by name, whatever order each file has them in."""
+    folder = tmp_path / "measurements"
+    folder.mkdir()
+    pd.DataFrame({"a": [1, 2], "b": [3, 4]}).to_parquet(folder / "0.parquet")
+    pd.DataFrame({"b": [7], "a": [5]}).to_parquet(folder / "1.parquet")
+    with opened(str(folder)) as points:
+        check_cuts(points, np.array([[1.0, 3], [2, 4], [5, 7]]))
+
+
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
+        (archive_named_npy, "archive of arrays"),
+        (pipe_named_npy, "is a pipe or a device"),
+        (wide_csv, "its first line has more than 1,000,000 bytes"),
         (bad_npy, "cannot be read as a .npy file"),
         (empty_npy, "cannot be read as a .npy file"),
         (text_npy, "not numbers"),
@@ -217,12 +246,12 @@ def ragged_csv(folder: Path) -> str:
         (group_zarr, "cannot be read as one Zarr array"),
         (bad_parquet, "cannot be read as Parquet"),
         (empty_folder_parquet, "holds no .parquet file"),
-        (mixed_folder_parquet, "do not have the same columns"),
+        (mixed_folder_parquet, r"do not have the same columns: 0.parquet has a; 1.parquet has b"),
         (empty_csv, "cannot be read as CSV"),
         (ragged_csv, "cannot be read as CSV"),
         (lambda folder: str(folder / "none.npy"), "there is no such file"),
         (lambda folder: str(folder / "points.xyz"), "do not know how to read .xyz"),
-        (str, "do not know how to read a file without a suffix"),
+        (str, "holds no .parquet file"),
     ],
 )
 def test_unreadable_input(make: Callable[[Path], str], complaint: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from spliter_experiments.harness.errors import (
 from spliter_experiments.harness.records import ResultsFolder
 from spliter_slurm.site import parse_site
 from tests.conftest import ROOT
+from tests.evaluation.scenes import pretended
 from tests.security.hostile import FILES, Bomb
 
 SHIPPED = read_scenario("9")[0]
@@ -125,6 +127,50 @@ def test_records_that_are_none_are_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "runs" / "one.json").write_text(text, encoding="utf-8")
     with pytest.raises(ResultsError):
         ResultsFolder(tmp_path).records()
+
+
+HOSTILE: dict[str, Any] = {
+    "engine": "no-such-engine",
+    "nodes": 0,
+    "workers": -1,
+    "rows": 10**30,
+    "x": -1.0,
+    "seconds": 1e300,
+    "iterate_seconds": -5.0,
+    "peak_memory_bytes": 2**70,
+    "host_cores": 0,
+    "processor": "\ud800",
+    "versions": {"\udfff": "1"},
+    "host": "\u001b[31mred",
+    "started_at": "yesterday",
+}
+
+
+@pytest.mark.parametrize("entry", HOSTILE)
+def test_records_out_of_range_are_named(entry: str, tmp_path: Path) -> None:
+    results = pretended(tmp_path)
+    for file in (results.path / "runs").iterdir():
+        content = json.loads(file.read_text(encoding="utf-8"))
+        file.write_text(json.dumps({**content, entry: HOSTILE[entry]}), encoding="utf-8")
+    refused = run("experiment", "report", str(results.path))
+    assert refused.exit_code == 2, refused.exception
+    said = " ".join(refused.output.split())
+    assert f"is not a record of a run ({entry}" in said
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [{"engine": "no-such-engine"}, {"nodes": [0]}, {"repetitions": 10**30}, {"scenario": "\ud800"}],
+    ids=repr,
+)
+def test_plans_out_of_range_are_refused(plan: dict[str, Any], tmp_path: Path) -> None:
+    results = pretended(tmp_path)
+    (file,) = (results.path / "plans").iterdir()
+    content = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps({**content, **plan}), encoding="utf-8")
+    refused = run("experiment", "report", str(results.path))
+    assert refused.exit_code == 2, refused.exception
+    assert refused.output.startswith("Error: ")
 
 
 def run(*arguments: str) -> Result:

@@ -36,7 +36,8 @@ class CommonOptions:
         str | None,
         typer.Option(
             "--input",
-            help=".npy, .zarr, .parquet or .csv file. Without it, points are generated.",
+            help="A .npy, .zarr, .parquet or .csv file, or a folder of Parquet files. Without it, "
+            "points are generated.",
         ),
     ] = None
     columns: Annotated[

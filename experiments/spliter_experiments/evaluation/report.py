@@ -15,14 +15,16 @@ from typing import Literal
 
 from jinja2 import Environment, StrictUndefined
 
+from spliter_experiments.compare.engines.loading import MODULES
 from spliter_experiments.evaluation.catalog import FIGURES, file_stem
+from spliter_experiments.evaluation.plan import PROCESS
 from spliter_experiments.evaluation.runner import pending, requests_in
 from spliter_experiments.evaluation.schema import Scenario
 from spliter_experiments.evaluation.tables import LABELS, kernel_table, measured_table, paper_table
 from spliter_experiments.evaluation.verdict import Finding, findings
 from spliter_experiments.harness.errors import ResultsError
 from spliter_experiments.harness.plot import Style, write_plot
-from spliter_experiments.harness.records import Record, ResultsFolder
+from spliter_experiments.harness.records import AGAIN, RUNS, Record, ResultsFolder
 from spliter_experiments.harness.summary import summarise
 from spliter_experiments.harness.table import Grid
 from spliter_experiments.harness.table import size as bytes_said
@@ -71,6 +73,7 @@ def style_of(scenario: Scenario, note: str) -> Style:
 def write_report(folder: ResultsFolder) -> list[Path]:
     """Plot all experiments in a folder and write the page; return the files."""
     records = folder.records()
+    _check_engines(records, folder)
     files = [folder.write_table(records)]
     sections = []
     for (figure, size), (scenario, missing) in _asked(folder).items():
@@ -102,6 +105,15 @@ def write_report(folder: ResultsFolder) -> list[Path]:
     except OSError as error:
         raise ResultsError(f"cannot write {page}: {error}") from error
     return [*files, page]
+
+
+def _check_engines(records: Sequence[Record], folder: ResultsFolder) -> None:
+    for record in records:
+        if record.engine not in (PROCESS, *MODULES):
+            raise ResultsError(
+                f"{folder.path}/{RUNS}/{record.run_id}.json is not a record of a run (engine: "
+                f"there is no {record.engine!r}); remove it and {AGAIN}"
+            )
 
 
 def _asked(folder: ResultsFolder) -> dict[tuple[str, str], tuple[Scenario, int]]:

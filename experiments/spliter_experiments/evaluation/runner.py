@@ -27,7 +27,7 @@ from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.errors import ClusterError, PlanError, ResultsError
 from spliter_experiments.harness.facts import facts
 from spliter_experiments.harness.files import clear_partial
-from spliter_experiments.harness.records import ResultsFolder, record_of
+from spliter_experiments.harness.records import ResultsFolder, Text, record_of
 
 
 @with_config(extra="forbid")
@@ -35,7 +35,7 @@ from spliter_experiments.harness.records import ResultsFolder, record_of
 class Request:
     """Runs requested by the user; stored with the results, so that they can be resumed."""
 
-    scenario: str
+    scenario: Text
     text: str
     size: SizeName
     engine: str

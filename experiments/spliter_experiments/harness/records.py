@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError, with_config
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, with_config
 
 from spliter_experiments.harness.errors import IncompatibleResultsError, ResultsError
 from spliter_experiments.harness.facts import Facts
@@ -41,45 +41,66 @@ RUNS, PLANS, TABLE = "runs", "plans", "results.parquet"
 """Names of the entries in a results folder."""
 
 
+def _printable(text: str) -> str:
+    if not text.isprintable():  # nor are lone surrogates, which no file can hold
+        raise ValueError("no control characters, line breaks or lone surrogates")
+    return text
+
+
+def _time(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+MOST: Final = 2**53
+"""Largest count of a record: above it, neighbouring numbers are equal as floats."""
+
+Text: TypeAlias = Annotated[str, AfterValidator(_printable)]
+Time: TypeAlias = Annotated[str, AfterValidator(_time)]
+Count: TypeAlias = Annotated[int, Field(ge=0, le=MOST)]
+Positive: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
+Amount: TypeAlias = Annotated[float, Field(ge=0, le=MOST)]
+
+
 @with_config(extra="forbid", allow_inf_nan=False)
 @dataclass(frozen=True)
 class Record:
     """A finished run: a row of the results table; ``docs/experiments.md`` explains the columns."""
 
-    run_id: str
-    figure: str
-    app: str
-    size: str
-    plan_digest: str
-    engine: str
-    configuration: str
-    way: str
-    nodes: int
-    workers: int
-    threads: int
-    blocks: int
-    blocks_per_core: float
-    rows: int
-    queries: int
+    run_id: Text
+    figure: Text
+    app: Text
+    size: Text
+    plan_digest: Text
+    engine: Text
+    configuration: Text
+    way: Text
+    nodes: Positive
+    workers: Positive
+    threads: Positive
+    blocks: Positive
+    blocks_per_core: Amount
+    rows: Count
+    queries: Count
     repetition: int
     seed: int
-    position: int
-    x: float
-    started_at: str
-    seconds: float
-    init_seconds: float
-    split_seconds: float | None
-    rechunk_seconds: float | None
-    iterate_seconds: float
-    tasks: int | None
-    bytes_moved: int | None
-    peak_memory_bytes: int | None
-    host: str
-    system: str
-    processor: str
-    host_cores: int
-    host_memory: int
-    versions: Mapping[str, str]
+    position: Count
+    x: Amount
+    started_at: Time
+    seconds: Amount
+    init_seconds: Amount
+    split_seconds: Amount | None
+    rechunk_seconds: Amount | None
+    iterate_seconds: Amount
+    tasks: Count | None
+    bytes_moved: Count | None
+    peak_memory_bytes: Count | None
+    host: Text
+    system: Text
+    processor: Text
+    host_cores: Positive
+    host_memory: Count
+    versions: Mapping[Text, Text]
     command: str
 
 

@@ -22,18 +22,26 @@ from spliter_experiments.harness.errors import InputError, TextColumnError
 
 NUMERIC_KINDS = "biuf"
 
+LONGEST_LINE = 1_000_000
+"""Bytes of a CSV file's first line: pandas takes minutes and gigabytes for millions of columns."""
+
 
 def open_source(source: str, wanted: Wanted) -> AbstractContextManager[Points]:
     """Open a file by its suffix."""
     path = Path(source).resolve()
-    opener = _OPENERS.get(path.suffix.lower())
+    suffix = path.suffix.lower()
+    if path.is_dir() and suffix not in _OPENERS:
+        suffix = ".parquet"
+    opener = _OPENERS.get(suffix)
     if opener is None:
         raise InputError(
             f"{source}: do not know how to read {path.suffix or 'a file without a suffix'}; "
-            f"--input takes {', '.join(_OPENERS)}"
+            f"--input takes {', '.join(_OPENERS)}, or a folder of Parquet files"
         )
     if not path.exists():
         raise InputError(f"{source}: there is no such file")
+    if not (path.is_file() or path.is_dir()):
+        raise InputError(f"{source} is a pipe or a device, which can be read only once; copy it")
     return opener(path, wanted)
 
 
@@ -75,9 +83,13 @@ def open_array(path: Path) -> Any:
     """Open an array file without reading its values."""
     if path.suffix.lower() == ".npy":
         try:
-            return np.load(path, mmap_mode="r", allow_pickle=False)
+            found = np.load(path, mmap_mode="r", allow_pickle=False)
         except Exception as error:  # NumPy raises many types for a damaged header
             raise InputError(f"{path} cannot be read as a .npy file: {error}") from error
+        if not isinstance(found, np.ndarray):
+            found.close()
+            raise InputError(f"{path} is an archive of arrays (.npz); save one of them by np.save")
+        return found
     import zarr
 
     try:
@@ -119,11 +131,14 @@ class ParquetPoints:
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{path} cannot be read as Parquet: {error}") from error
         schema = schemas[0]
-        if any(other.names != schema.names for other in schemas):
-            raise InputError(f"the files in {path} do not have the same columns")
+        for file, other in zip(files, schemas, strict=True):
+            if sorted(other.names) != sorted(schema.names):
+                raise InputError(
+                    f"the files in {path} do not have the same columns: {files[0].name} has "
+                    f"{', '.join(schema.names)}; {file.name} has {', '.join(other.names)}"
+                )
         numeric = [
-            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-            for kind in schema.types
+            all(_is_numeric(other.field(name).type) for other in schemas) for name in schema.names
         ]
         groups: list[RowGroup] = []
         start = 0
@@ -156,6 +171,14 @@ class ParquetPoints:
         return np.concatenate(pieces) if pieces else np.empty((0, len(self.columns)))
 
 
+def _is_numeric(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    )
+
+
 @functools.lru_cache(maxsize=2)
 def read_row_group(group: RowGroup, names: tuple[str, ...]) -> Floats:
     """Decode a row group; cached, because the next block usually starts in the same one."""
@@ -173,6 +196,7 @@ def open_csv(path: Path, wanted: Wanted) -> Iterator[Points]:
     """Convert a CSV file to a temporary ``.npy`` file and open that."""
     import pandas as pd
 
+    _check_first_line(path)
     try:
         first = pd.read_csv(path, header=None, nrows=1)
         table = pd.read_csv(path, header=None if _all_numbers(first) else 0)
@@ -180,6 +204,19 @@ def open_csv(path: Path, wanted: Wanted) -> Iterator[Points]:
         raise InputError(f"{path} cannot be read as CSV: {error}") from error
     with open_frame(table, wanted, path.name) as points:
         yield points
+
+
+def _check_first_line(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            length = len(file.readline(LONGEST_LINE + 1))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read as CSV: {error}") from error
+    if length > LONGEST_LINE:
+        raise InputError(
+            f"{path} cannot be read as CSV: its first line has more than {LONGEST_LINE:,} bytes; "
+            "save wide tables as .npy or Parquet"
+        )
 
 
 @contextmanager
