@@ -13,7 +13,6 @@ import scipy.sparse as sp
 from spliter import InvalidArgumentError, Split, SplitClosedError, split
 from spliter_apps import _results, _row_values
 from spliter_apps._blocks import (
-    Requirements,
     Schema,
     check_points,
     describe,
@@ -21,6 +20,7 @@ from spliter_apps._blocks import (
     points_of,
 )
 from spliter_apps._data import check_members, is_blocked, open_data
+from spliter_apps._requirements import Requirements
 
 F8 = np.dtype("f8")
 
@@ -253,7 +253,8 @@ def test_blocks_that_differ(per_location: int) -> None:
     named = split(
         [frame(), frame().rename(columns={"a": "z"})], partitions_per_location=per_location
     )
-    with pytest.raises(InvalidArgumentError, match="have the same columns, got"):
+    both = r"the same columns in the same order, got \['a', 'b'\] and \['z', 'b'\]"
+    with pytest.raises(InvalidArgumentError, match=both):
         describe(named)
 
 
@@ -284,7 +285,7 @@ def test_expected_columns() -> None:
     ):
         expected.points(np.zeros((1, 3)))
     with pytest.raises(InvalidArgumentError, match="X has 3 features"):
-        expected.check_grid(split([np.zeros((1, 3))]))
+        expected.of_blocks(split([np.zeros((1, 3))]))
     keep_schema(estimator, Schema(5, 3, None, F8))
     assert Requirements.by(estimator) == Requirements("Fitted", 3, None, F8)
 

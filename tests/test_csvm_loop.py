@@ -15,8 +15,9 @@ from sklearn.svm import SVC
 from spliter import InvalidArgumentError, Location, Partition, split
 from spliter_apps._blocks import Schema
 from spliter_apps._moments import Moments
+from spliter_apps._row_values import as_weights
 from spliter_apps.svm import CascadeSVM
-from spliter_apps.svm.columns import label_column, weight_column
+from spliter_apps.svm.columns import label_column
 from spliter_apps.svm.inspection import DataSummary, PartitionSummary, moments_of
 from spliter_apps.svm.kernel import (
     Rows,
@@ -93,7 +94,7 @@ def test_labels_that_cannot_be_used(block: Array) -> None:
 @pytest.mark.parametrize("block", [np.array([1, np.inf]), np.array(["a", "b"]), np.zeros(3)])
 def test_weights_that_cannot_be_used(block: Array) -> None:
     with pytest.raises(InvalidArgumentError, match="block 7"):
-        weight_column(block, 2, "block 7")
+        as_weights("block 7", block, 2)
 
 
 class _Placed:

@@ -16,6 +16,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_array
 
 from spliter import InvalidArgumentError, Partition, Split, gather, task
+from spliter_apps._differences import Names, check_same_columns, column_names, refuse_masked
 
 FLOATS = (np.float64, np.float32)
 """Dtypes of points that are kept; all others are converted to float64."""
@@ -31,8 +32,8 @@ class Schema:
         Total number of rows.
     n_features : int
         Number of columns.
-    feature_names : tuple of str, or None
-        Column names of DataFrames, if all of them are strings.
+    columns : tuple or None
+        Names of the columns; ``None`` if they have none.
     dtype : dtype
         float32 if all blocks are, else float64.
     is_sparse : bool
@@ -41,7 +42,7 @@ class Schema:
 
     n_items: int
     n_features: int
-    feature_names: tuple[str, ...] | None
+    columns: Names
     dtype: np.dtype[Any]
     is_sparse: bool = False
 
@@ -53,20 +54,16 @@ class Schema:
         InvalidArgumentError
             If their columns differ.
         """
+        check_same_columns(self.columns, other.columns, "all blocks of points")
         if self.n_features != other.n_features:
             raise InvalidArgumentError(
                 f"all blocks of points must have the same number of columns, got {self.n_features} "
                 f"and {other.n_features}"
             )
-        if self.feature_names != other.feature_names:
-            raise InvalidArgumentError(
-                f"all blocks of points must have the same columns, got {self.feature_names} and "
-                f"{other.feature_names}"
-            )
         return Schema(
             self.n_items + other.n_items,
             self.n_features,
-            self.feature_names,
+            self.columns,
             np.result_type(self.dtype, other.dtype),
             self.is_sparse or other.is_sparse,
         )
@@ -98,10 +95,7 @@ def check_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any:
     >>> check_points(np.array([[1, 2]]), "block (0,)")
     array([[1., 2.]])
     """
-    if np.ma.is_masked(block):
-        raise InvalidArgumentError(
-            f"{what}: masked elements are not supported; fill them, or remove their rows"
-        )
+    refuse_masked(block, what)
     if _is_plain(block) and np.isfinite(_quick_sum(block)):
         return block  # most blocks: skip the slow checks of check_array
     try:
@@ -217,7 +211,7 @@ def block_schema(index: tuple[int, ...], block: Any, *, accept_sparse: bool) -> 
     return Schema(
         checked.shape[0],
         checked.shape[1],
-        _feature_names(points),
+        column_names(points),
         checked.dtype,
         sparse.issparse(checked),
     )
@@ -253,15 +247,8 @@ def describe(parts: Split, *, accept_sparse: bool = False) -> Schema:
     return functools.reduce(Schema.merged, schemas)
 
 
-def _feature_names(points: Any) -> tuple[str, ...] | None:
-    columns = getattr(points, "columns", None)
-    if columns is None or not all(isinstance(column, str) for column in columns):
-        return None
-    return tuple(columns)
-
-
 def keep_schema(estimator: Any, schema: Schema) -> None:
-    """Set ``n_features_in_`` and ``feature_names_in_`` of an estimator fitted on blocks.
+    """Keep the number and the names of the columns that an estimator was fitted on, in blocks.
 
     Parameters
     ----------
@@ -271,120 +258,8 @@ def keep_schema(estimator: Any, schema: Schema) -> None:
         Schema of its training points.
     """
     estimator.n_features_in_ = schema.n_features
-    if schema.feature_names is not None:
-        estimator.feature_names_in_ = np.asarray(schema.feature_names, dtype=object)
+    estimator._columns = schema.columns
+    if schema.columns and all(isinstance(name, str) for name in schema.columns):
+        estimator.feature_names_in_ = np.asarray(schema.columns, dtype=object)
     elif hasattr(estimator, "feature_names_in_"):
         del estimator.feature_names_in_
-
-
-@dataclass(frozen=True)
-class Requirements:
-    """Requirements of a fitted estimator for blocks passed to its predictions.
-
-    Parameters
-    ----------
-    estimator : str
-        Class name of the estimator, for errors.
-    n_features : int
-        Number of columns in the training data.
-    feature_names : tuple of str, or None
-        Column names of the training data, if it had any.
-    dtype : dtype
-        Dtype to compute in.
-    accept_sparse : bool
-        Whether sparse matrices are accepted.
-    """
-
-    estimator: str
-    n_features: int
-    feature_names: tuple[str, ...] | None
-    dtype: np.dtype[Any]
-    accept_sparse: bool = False
-
-    @classmethod
-    def by(
-        cls, estimator: Any, dtype: npt.DTypeLike = np.float64, *, accept_sparse: bool = False
-    ) -> Requirements:
-        """Return the requirements of a fitted estimator.
-
-        Parameters
-        ----------
-        estimator : estimator
-            Fitted.
-        dtype : dtype
-            Dtype it computes in.
-        accept_sparse : bool
-            Whether it accepts sparse matrices.
-
-        Returns
-        -------
-        Requirements
-            Small and picklable, to be sent to the blocks.
-        """
-        names = getattr(estimator, "feature_names_in_", None)
-        return cls(
-            type(estimator).__name__,
-            estimator.n_features_in_,
-            None if names is None else tuple(names),
-            np.dtype(dtype),
-            accept_sparse,
-        )
-
-    def check_columns(self, n_features: int, feature_names: tuple[str, ...] | None) -> None:
-        """Reject columns other than those of the training data, with scikit-learn's messages.
-
-        Parameters
-        ----------
-        n_features : int
-            Number of columns.
-        feature_names : tuple of str, or None
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the number of columns differs, or both sides have names and these differ.
-        """
-        if None not in (names := (feature_names, self.feature_names)) and names[0] != names[1]:
-            raise InvalidArgumentError(
-                "The feature names should match those that were passed during fit: got "
-                f"{names[0]}, and {self.estimator} was fitted with {names[1]}."
-            )
-        if n_features != self.n_features:
-            raise InvalidArgumentError(
-                f"X has {n_features} features, but {self.estimator} is expecting "
-                f"{self.n_features} features as input."
-            )
-
-    def check_grid(self, parts: Split) -> None:
-        """Reject a Split with a wrong number of columns, if it is known without its blocks.
-
-        Parameters
-        ----------
-        parts : Split
-            Points to predict for.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the number of columns is known and differs.
-        """
-        extent = parts.grid.extent
-        if len(extent) == 2 and extent[1] is not None:
-            self.check_columns(extent[1], None)
-
-    def points(self, block: Any) -> Any:
-        """Validate a block, at its location, and convert it to the dtype to compute in.
-
-        Parameters
-        ----------
-        block : ndarray, DataFrame or sparse matrix
-            Points to predict for.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the block does not meet the requirements.
-        """
-        checked = check_points(block, "a block to predict for", accept_sparse=self.accept_sparse)
-        self.check_columns(checked.shape[1], _feature_names(block))
-        return checked.astype(self.dtype, copy=False)

@@ -10,7 +10,6 @@ points are sent to the blocks (:func:`~spliter_apps._row_values.block_like`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
@@ -19,7 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from spliter import InvalidArgumentError, Split, is_collection, split
-from spliter_apps._row_values import block_like, check_columns, is_in_memory
+from spliter_apps._row_values import check_columns, split_with
 
 Materialize: TypeAlias = bool | Literal["auto"]
 
@@ -165,29 +164,17 @@ def open_data(
                 f"{name} cannot be passed together with a Split of the points; pass the Split of "
                 f"both, split(X, {name}), or the collection itself as X"
             )
+        check_columns(X)
         data = Data(X, in_memory=False, owned=False)
     elif is_blocked(X):
-        with ExitStack() as stack:
-            if any(map(is_in_memory, given.values())):
-                # Keep lazy points persisted, so that both Splits use one computation.
-                stack.enter_context(split(X, persist=True))
-            parts = split(
-                X,
-                *block_like(X, given, persist=True).values(),
-                materialize=materialize,
-                partitions_per_location=partitions_per_location,
-                persist=True,
-            )
+        parts = split_with(
+            X, given, materialize=materialize, partitions_per_location=partitions_per_location
+        )
         data = Data(parts, in_memory=False, owned=True)
     else:
         blocked = [_cut(value, block_rows) for value in (X, *given.values())]
         parts = split(*blocked, partitions_per_location=partitions_per_location, backend="local")
         data = Data(parts, in_memory=True, owned=True)
-    try:
-        check_columns(data.parts)
-    except InvalidArgumentError:
-        with data:
-            raise
     return data
 
 

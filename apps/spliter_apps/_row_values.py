@@ -1,17 +1,61 @@
-"""Send in-memory labels and weights to the blocks of the points they belong to."""
+"""Labels and weights: split them with the points they belong to, and check their blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from spliter import InvalidArgumentError, Partition, Split, is_collection, split
+from spliter_apps._differences import native, refuse_masked
 
 MESSAGE_NBYTES = 4 * 2**20
 """Maximum bytes of an array sent to a location by one task; Dask warns about messages of 10 MB."""
+
+
+def split_with(
+    X: Any, members: Mapping[str, Any], *, backend: str | None = None, **options: Any
+) -> Split:
+    """Split blocked points together with labels and weights, all of which may be lazy.
+
+    Parameters
+    ----------
+    X : blocked collection of shape (n, n_features)
+        The points.
+    members : mapping of str to collection or array-like of shape (n, ...), or None
+        As for :func:`block_like`.
+    backend, **options
+        As for :func:`spliter.split`.
+
+    Returns
+    -------
+    Split
+        Of the points and those of `members` that are not ``None``. Lazy collections stay persisted
+        while it is open.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the points have several blocks along axis 1, or as for :func:`block_like`.
+    AlignmentError, UnsupportedCollectionError, BlockLostError
+        As for :func:`spliter.split`.
+    """
+    given = {name: value for name, value in members.items() if value is not None}
+    with ExitStack() as stack:
+        if any(map(is_in_memory, given.values())):
+            # Keep lazy points persisted, so that both Splits use one computation.
+            stack.enter_context(split(X, persist=True, backend=backend))
+        aligned = block_like(X, given, backend=backend, persist=True)
+        parts = split(X, *aligned.values(), persist=True, backend=backend, **options)
+    try:
+        check_columns(parts)
+    except InvalidArgumentError:
+        with parts:
+            raise
+    return parts
 
 
 def block_like(
@@ -94,7 +138,7 @@ def is_in_memory(value: Any) -> bool:
 
 
 def as_array(name: str, value: Any) -> npt.NDArray[Any]:
-    """Return labels or weights in memory as an array. Their values are not checked.
+    """Return labels or weights, in memory or of one block, as an array in native byte order.
 
     Parameters
     ----------
@@ -111,8 +155,9 @@ def as_array(name: str, value: Any) -> npt.NDArray[Any]:
     Raises
     ------
     InvalidArgumentError
-        If the value cannot be converted, or is sparse.
+        If the value cannot be converted, is sparse, or has masked elements.
     """
+    refuse_masked(value, name)
     try:
         if hasattr(type(value), "tocsr"):
             raise TypeError("is a sparse matrix; pass a dense array")
@@ -125,9 +170,79 @@ def as_array(name: str, value: Any) -> npt.NDArray[Any]:
         if not isinstance(dtype, np.dtype) and getattr(dtype, "kind", "O") in "biuf":
             # A nullable number type of pandas: NumPy would create an object array.
             return np.asarray(value.to_numpy(dtype=np.float64, na_value=np.nan))
-        return np.asanyarray(value)
+        array: npt.NDArray[Any] = native(np.asarray(value))
+        return array
     except (ValueError, TypeError) as error:
         raise InvalidArgumentError(f"{name}: {error}") from error
+
+
+def as_weights(name: str, value: Any, rows: int) -> npt.NDArray[np.float64]:
+    """Return weights, in memory or of one block, as one column of finite numbers.
+
+    Parameters
+    ----------
+    name : str
+        Name of the weights in errors.
+    value : array-like of shape (n,)
+        Weights.
+    rows : int
+        Required number of rows.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        A view if possible.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If they are not one real and finite number for each row, or masked.
+
+    Examples
+    --------
+    >>> as_weights("sample_weight", [1, 2], 2)
+    array([1., 2.])
+    """
+    weights = as_array(name, value)
+    if weights.shape != (rows,):
+        raise InvalidArgumentError(
+            f"{name}: expected weights of shape ({rows},), one for each of {rows} points, got "
+            f"{weights.shape}"
+        )
+    if weights.dtype.kind not in "biuf":
+        raise InvalidArgumentError(
+            f"{name}: weights must be real numbers, got dtype {weights.dtype}; convert with "
+            "astype(float)"
+        )
+    if not np.isfinite(weights).all():
+        raise InvalidArgumentError(
+            f"{name}: weights must be finite, got NaN or infinity; remove these points"
+        )
+    return weights.astype(np.float64, copy=False)
+
+
+def check_one_kind(several: Iterable[npt.NDArray[Any]]) -> None:
+    """Reject labels of which some are text and others are not: NumPy would make all of them text.
+
+    Parameters
+    ----------
+    several : iterable of ndarray
+        Labels of several blocks. Those without rows, and arrays of objects, are ignored.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If their kinds differ.
+
+    Examples
+    --------
+    >>> check_one_kind([np.array(["a"]), np.array(["bcd"]), np.array([])])
+    """
+    kinds = {labels.dtype.kind for labels in several if len(labels)} - {"O"}
+    if kinds & set("US") and len(kinds) > 1:
+        named = {"U": "strings", "S": "bytes"}
+        shown = sorted({named.get(kind, "numbers") for kind in kinds}, reverse=True)
+        raise InvalidArgumentError(f"labels must be of one kind, got {' and '.join(shown)}")
 
 
 def _send_to_blocks(parts: Split, array: Any) -> Any:

@@ -12,13 +12,15 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from spliter import InvalidArgumentError, Partition, Split, gather, split
+from spliter import InvalidArgumentError, Partition, Split, gather
 from spliter.backend import concatenate, count_rows, take_rows
-from spliter_apps._row_values import check_columns
+from spliter_apps._differences import Names, SameColumns, native, refuse_masked
+from spliter_apps._row_values import split_with
 
 ONE_BLOCK_EACH = 2**31 - 1
 """Partitions per location that give every block a partition of its own."""
@@ -42,9 +44,10 @@ def partial_fit(
     model : estimator
         With ``partial_fit``. Not modified; the result is a copy.
     X : collection, shape (n, n_features)
-        As for :func:`spliter.split`; one block along axis 1.
-    y, sample_weight : collection of length n, optional
-        Blocked like `X`.
+        As for :func:`spliter.split`; one block along axis 1. Lazy collections are computed and kept
+        in the engine's memory during the call.
+    y, sample_weight : collection or array-like of length n, optional
+        In memory, or blocked like `X`.
     passes : int
         Number of passes over the blocks.
     in_order : bool
@@ -67,15 +70,17 @@ def partial_fit(
     Raises
     ------
     InvalidArgumentError
-        If there is no ``partial_fit``, `passes` is less than 1, or `X` has several blocks along
-        axis 1.
-    AlignmentError, LazyCollectionError, UnsupportedCollectionError, BlockLostError
+        If there is no ``partial_fit``, `passes` is less than 1, `X` has several blocks along
+        axis 1, the columns of two blocks have other names or another order, or elements are
+        masked.
+    AlignmentError, UnsupportedCollectionError, BlockLostError
         As for :func:`spliter.split`.
 
     Notes
     -----
     Tasks depend on each other, so only one runs at a time: this saves transfers, not time. Each
-    task trains a copy of the model, so that the engine can repeat it. Empty blocks are skipped.
+    task trains a copy of the model, so that the engine can repeat it. Empty blocks are skipped, and
+    numbers are passed to the model in the byte order of the machine.
 
     Examples
     --------
@@ -97,19 +102,22 @@ def partial_fit(
     if passes < 1:
         raise InvalidArgumentError(f"passes must be at least 1, got {passes!r}")
     aligned = {"y": y, "sample_weight": sample_weight}
-    names = [name for name, value in aligned.items() if value is not None]
-    with split(
-        X,
-        *(aligned[name] for name in names),
-        partitions_per_location=ONE_BLOCK_EACH if in_order else 1,
-        backend=backend,
-    ) as parts:
-        check_columns(parts)
-        state = model
+    names = ["X", *(name for name, value in aligned.items() if value is not None)]
+    per_location = ONE_BLOCK_EACH if in_order else 1
+    with split_with(X, aligned, backend=backend, partitions_per_location=per_location) as parts:
+        state: Any = _Progress(model)
         for _ in range(passes):
             for run in _runs(parts):
                 state = _submit(run, state, names, fit_params)
-        return gather([state])[0]
+        return gather([state])[0].model
+
+
+@dataclass(frozen=True)
+class _Progress:
+    """A model, and the names of the columns of the blocks it was trained on."""
+
+    model: Any
+    columns: list[Names] | None = None
 
 
 def _runs(parts: Split) -> list[list[Partition]]:
@@ -128,15 +136,20 @@ def _submit(
     )
 
 
-def _learn(model: Any, names: Sequence[str], fit_params: Mapping[str, Any], *run: Partition) -> Any:
+def _learn(
+    state: _Progress, names: Sequence[str], fit_params: Mapping[str, Any], *run: Partition
+) -> _Progress:
     """Continue training with the blocks at a location; the body of a task."""
-    learner = copy.deepcopy(model)
-    for partition in run:
-        for block in partition:
-            first, *others = block if names else (block,)
-            if count_rows(block):
-                learner.partial_fit(first, **dict(zip(names, others, strict=True)), **fit_params)
-    return learner
+    learner, columns = copy.deepcopy(state.model), SameColumns(state.columns)
+    for index, block in itertools.chain.from_iterable(partition.items() for partition in run):
+        columns.checked(block)
+        members = block if len(names) > 1 else (block,)
+        for name, member in zip(names, members, strict=True):
+            refuse_masked(member, f"block {index} of {name}")
+        if count_rows(block):
+            first, *others = map(native, members)
+            learner.partial_fit(first, **dict(zip(names[1:], others, strict=True)), **fit_params)
+    return _Progress(learner, columns.names)
 
 
 class MiniBatches:
@@ -159,7 +172,8 @@ class MiniBatches:
     Raises
     ------
     InvalidArgumentError
-        If `size` is less than 1.
+        If `size` is less than 1; when iterated, if the columns of two blocks have other names or
+        another order.
 
     Examples
     --------
@@ -213,7 +227,9 @@ class MiniBatches:
             yield concatenate(held)
 
     def _blocks(self, epoch: int) -> Iterator[Any]:
+        columns = SameColumns()
         for index, block in self._partition.items():
+            columns.checked(block)
             if self._seed is None:
                 yield block
             else:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from spliter import InvalidArgumentError, Partition, Split, gather, split, task
+from spliter_apps._differences import SameColumns
 from spliter_apps._results import combine
 from spliter_apps._row_values import as_array, block_like, is_in_memory
 from spliter_apps.histogram.blocks import block_members
@@ -136,25 +137,42 @@ def _histogramdd(
     if density:
         check_density(edges)
     partials = [_count(partition, edges, weighted) for partition in parts]
-    # add, not iadd: the engine may still need the partial results, to send or to recompute.
-    counts = combine(operator.add, partials, 8 * math.prod(len(edge) - 1 for edge in edges))
+    nbytes = 8 * math.prod(len(edge) - 1 for edge in edges)
+    counts = combine(_Found.merged, partials, nbytes).value
     return finish(counts, edges, bool(density)), list(edges)
 
 
+@dataclass(frozen=True)
+class _Found:
+    """What was found in some blocks, and the names of their columns."""
+
+    value: Any
+    columns: SameColumns
+
+    def merged(self, other: _Found) -> _Found:
+        """Return what was found in these blocks and others, whose columns must be the same."""
+        both = SameColumns(self.columns.names)
+        both.add(other.columns.names)
+        # Not in place: the engine may still need the partial results, to send or to recompute.
+        if isinstance(self.value, Extent):
+            return _Found(self.value.merged(other.value), both)
+        return _Found(self.value + other.value, both)
+
+
 @task
-def _count(partition: Partition, edges: Edges, weighted: bool) -> npt.NDArray[np.float64]:
+def _count(partition: Partition, edges: Edges, weighted: bool) -> _Found:
     """Count the points of one partition."""
-    return count_points(partition, edges, weighted)
+    columns = SameColumns()
+    return _Found(count_points(map(columns.checked, partition), edges, weighted), columns)
 
 
 @task
-def _extent(partition: Partition, weighted: bool) -> Extent:
+def _extent(partition: Partition, weighted: bool) -> _Found:
     """Return the extremes of the columns of one partition."""
-    extents = [Extent.of(block_members(block[:-1] if weighted else block)) for block in partition]
-    result = extents[0]
-    for extent in extents[1:]:
-        result = result.merged(extent)
-    return result
+    columns = SameColumns()
+    blocks = (block[:-1] if weighted else block for block in map(columns.checked, partition))
+    extents = [Extent.of(block_members(block)) for block in blocks]
+    return _Found(functools.reduce(Extent.merged, extents), columns)
 
 
 def _edges(parts: Split, bins: Any, range_: Any, weighted: bool) -> Edges:
@@ -163,7 +181,7 @@ def _edges(parts: Split, bins: Any, range_: Any, weighted: bool) -> Edges:
     if ndim is not None and not columns_without_range(bins, range_, ndim):
         return resolve_edges(bins, range_, ndim)
     extents = [_extent(partition, weighted) for partition in parts]
-    extent = functools.reduce(Extent.merged, gather(extents))
+    extent = functools.reduce(_Found.merged, gather(extents)).value
     return resolve_edges(bins, range_, extent.ncolumns, extent.low or None, extent.high or None)
 
 

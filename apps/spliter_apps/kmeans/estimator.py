@@ -23,11 +23,12 @@ from sklearn.base import (
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from spliter import InvalidArgumentError, gather
-from spliter_apps._blocks import FLOATS, Requirements, keep_schema
+from spliter_apps._blocks import FLOATS, keep_schema
 from spliter_apps._data import Data, Materialize, check_members, is_blocked, open_data
+from spliter_apps._requirements import Requirements, validated
 from spliter_apps.kmeans.kernel import FloatArray, one_blas_thread
 from spliter_apps.kmeans.lloyd import LloydRun, distances, inertia, lloyd, nearest
 from spliter_apps.kmeans.points import Points, check_point_weights
@@ -207,7 +208,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
 
     def _validate(self, X: Any, *, reset: bool) -> Any:
         accepted: dict[str, Any] = {"accept_sparse": "csr", "accept_large_sparse": False}
-        return validate_data(self, X, reset=reset, dtype=FLOATS, order="C", **accepted)
+        return validated(self, X, reset=reset, dtype=FLOATS, order="C", **accepted)
 
     def _check_parameters(self) -> None:
         _check_number("n_clusters", self.n_clusters, Integral, 1)
@@ -341,9 +342,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
     def _for_each_block(
         self, X: Any, fn: Callable[..., Any], dtype: npt.DTypeLike, trailing: tuple[int, ...]
     ) -> Any:
-        requirements = self._requirements()
+        check_is_fitted(self)
         with self._open(X, None, reset=False) as data:
-            requirements.check_grid(data.parts)
+            requirements = self._requirements(data)
             made = data.parts.map_blocks(
                 fn, requirements, self.cluster_centers_, dtype=dtype, trailing_shape=trailing
             )
@@ -371,16 +372,16 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         NotFittedError, InvalidArgumentError
             As for :meth:`predict`.
         """
-        requirements = self._requirements()
+        check_is_fitted(self)
         with self._open(X, sample_weight, reset=False) as data:
-            requirements.check_grid(data.parts)
             parts = data.parts
-            args = (requirements, self.cluster_centers_, parts.ncollections == 2)
+            args = (self._requirements(data), self.cluster_centers_, parts.ncollections == 2)
             return -float(sum(gather(parts.map(inertia, *args))))
 
-    def _requirements(self) -> Requirements:
-        check_is_fitted(self)
-        return Requirements.by(self, self.cluster_centers_.dtype, accept_sparse=True)
+    def _requirements(self, data: Data) -> Any:
+        """Return what tasks need to check blocks; points in memory have been checked."""
+        expected = Requirements.by(self, self.cluster_centers_.dtype, accept_sparse=True)
+        return expected if data.in_memory else expected.of_blocks(data.parts)
 
     def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
         """Find clusters and return ``labels_``.

@@ -19,7 +19,7 @@ from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances
 
 from spliter import Partition, gather, task
-from spliter_apps._blocks import Requirements
+from spliter_apps._requirements import Requirements
 from spliter_apps._results import combine
 from spliter_apps.kmeans.kernel import (
     Assignment,

@@ -19,6 +19,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from spliter import InvalidArgumentError, Partition, Split, batches, gather
 from spliter_apps._blocks import Schema, block_schema, points_of
 from spliter_apps._moments import Moments
+from spliter_apps._row_values import as_weights
 from spliter_apps.kmeans.kernel import SCRATCH_BYTES, Block, FloatArray
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
@@ -173,23 +174,16 @@ def _moments_of_batch(points: Any) -> Moments:
 
 
 def check_point_weights(weights: Any, height: int, what: str) -> FloatArray:
-    """Return the weights of `height` points; refuse those that are not finite or are negative.
+    """Return the weights of `height` points; refuse those that are negative.
 
     Examples
     --------
     >>> check_point_weights([1, 2], 2, "sample_weight")
     array([1., 2.])
     """
-    try:
-        found = np.asarray(weights, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"{what} must be numbers: {error}") from error
-    if found.shape != (height,):
-        raise InvalidArgumentError(
-            f"{what} have shape {found.shape}; pass one weight for each of {height} points"
-        )
-    if not np.isfinite(found).all():
-        raise InvalidArgumentError(f"{what} contain NaN or infinity; remove these points")
+    found = as_weights(what, weights, height)
     if (found < 0).any():
-        raise InvalidArgumentError(f"{what} contain negative values; remove these points")
+        raise InvalidArgumentError(
+            f"{what}: weights must not be negative, got {found.min()}; remove these points"
+        )
     return found

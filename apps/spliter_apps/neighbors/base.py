@@ -11,13 +11,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator, MultiOutputMixin
-from sklearn.utils.validation import validate_data
 
 from spliter import InvalidArgumentError, Partition, Split, gather
-from spliter_apps._blocks import Requirements, keep_schema
+from spliter_apps._blocks import keep_schema
 from spliter_apps._data import check_members, is_blocked, open_data
+from spliter_apps._differences import Names
+from spliter_apps._requirements import Requirements, validated
+from spliter_apps._row_values import is_in_memory
 from spliter_apps.neighbors.forest import Forest, order_by_item
-from spliter_apps.neighbors.inspection import TargetKind, Targets
+from spliter_apps.neighbors.inspection import TargetKind, Targets, output_names
 from spliter_apps.neighbors.kernel import build_tree
 from spliter_apps.neighbors.metric import TREES, resolve_search
 from spliter_apps.neighbors.precomputed import check_format, check_not_negative
@@ -44,6 +46,8 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
     _forest: Forest
     _kind: TargetKind | None = None
     """Kind of the targets; None for estimators without targets."""
+    _output_names: Names = None
+    """Names of the columns of the targets, if there are several."""
 
     def _fit(self, X: Any, y: Any = None) -> None:
         """Validate the input, choose the search, and build the trees (or start tasks that do)."""
@@ -58,9 +62,10 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
         checks: dict[str, Any] = {"accept_sparse": "csr", "order": "C"}
         checks["ensure_all_finite"] = self._finite()
         if self._kind is None:
-            points, targets = validate_data(self, X, **checks), None
+            points, targets = validated(self, X, **checks), None
         else:
-            points, targets = validate_data(self, X, y, multi_output=True, **checks)
+            points, targets = validated(self, X, y, multi_output=True, **checks)
+            self._output_names = output_names(y)
         if self._takes_distances():
             check_not_negative(points)
             if points.shape[0] != points.shape[1]:
@@ -107,6 +112,7 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
             keep_schema(self, sample.schema)
             if sample.targets is not None:
                 self._keep_targets(sample.targets, None)
+                self._output_names = sample.targets.names or names_in_memory(y)
             self._keep(forest, sample.schema.n_items)
             # Keep the Split open: the blocks are needed to rebuild a lost tree.
             stack.pop_all()
@@ -171,14 +177,13 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
         requirements = Requirements.by(
             self, search.dtype, accept_sparse=search.algorithm == "brute"
         )
-        requirements.check_grid(parts)
-        return self._forest.query_blocks(parts, requirements, query, finish)
+        return self._forest.query_blocks(parts, requirements.of_blocks(parts), query, finish)
 
     def _queries(self, X: Any) -> Any:
         """Validate queries in memory."""
         if self._takes_distances():
             check_format(X)
-        checked = validate_data(
+        checked = validated(
             self,
             X,
             accept_sparse="csr",
@@ -193,6 +198,11 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
                 "set algorithm='brute'"
             )
         return checked.astype(search.dtype, copy=False)
+
+
+def names_in_memory(y: Any) -> Names:
+    """Return the names of several outputs in memory; those in blocks are compared by tasks."""
+    return output_names(y) if is_in_memory(y) else None
 
 
 def _assemble(parts: Split, found: Any, outputs: Sequence[Output]) -> tuple[Any, ...]:

@@ -25,7 +25,6 @@ import numpy as np
 
 from spliter import InvalidArgumentError, Location, Partition, Split, gather, split
 from spliter.backend import Executor
-from spliter_apps._blocks import Requirements
 from spliter_apps._row_values import MESSAGE_NBYTES
 from spliter_apps.neighbors.inspection import DataSummary, TargetKind, inspect_partition
 from spliter_apps.neighbors.metric import Search, resolve_search
@@ -166,7 +165,7 @@ class Forest:
         return concatenate_results(gather(results))
 
     def query_blocks(
-        self, parts: Split, requirements: Requirements, query: Query, finish: FinishFunction
+        self, parts: Split, requirements: Any, query: Query, finish: FinishFunction
     ) -> list[tuple[Partition, list[Any]]]:
         """Query the forest with points in blocks, without waiting.
 
@@ -174,7 +173,7 @@ class Forest:
         ----------
         parts : Split
             Queries, or tuples whose first element is queries.
-        requirements : Requirements
+        requirements : Requirements or future
             Requirements for the queries.
         query, finish
             As for :meth:`query_array`.

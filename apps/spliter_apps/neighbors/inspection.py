@@ -14,6 +14,8 @@ from sklearn.utils.validation import check_array
 
 from spliter import InvalidArgumentError, Partition
 from spliter_apps._blocks import Schema, dense, inspect, points_of
+from spliter_apps._differences import Names, check_same_columns, column_names, native, refuse_masked
+from spliter_apps._row_values import check_one_kind
 
 Array: TypeAlias = npt.NDArray[Any]
 TargetKind: TypeAlias = Literal["classes", "values"]
@@ -21,13 +23,15 @@ TargetKind: TypeAlias = Literal["classes", "values"]
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Description of targets: shape, dtype and classes.
+    """Description of targets: shape, names, dtype and classes.
 
     Parameters
     ----------
     n_outputs : int or None
         Columns; ``None`` if they are one-dimensional.
     dtype : dtype
+    names : tuple or None
+        Names of several outputs, if they have any.
     classes : tuple of ndarray
         Sorted labels of each output; empty for values.
     counts : tuple of ndarray of int
@@ -36,17 +40,20 @@ class Targets:
 
     n_outputs: int | None
     dtype: np.dtype[Any]
+    names: Names = None
     classes: tuple[Array, ...] = ()
     counts: tuple[Array, ...] = ()
 
     @classmethod
-    def of(cls, targets: Array, kind: TargetKind) -> Targets:
+    def of(cls, targets: Array, kind: TargetKind, names: Names = None) -> Targets:
         """Describe an array of targets.
 
         Parameters
         ----------
         targets : ndarray of shape (n,) or (n, n_outputs)
             Labels or values.
+        names : tuple, optional
+            Names of several outputs.
         kind : {'classes', 'values'}
             Whether they are labels or values.
 
@@ -58,7 +65,7 @@ class Targets:
         n_outputs = None if targets.ndim == 1 else targets.shape[1]
         if kind == "values":
             _check_numbers(targets)
-            return cls(n_outputs, targets.dtype)
+            return cls(n_outputs, targets.dtype, names)
         if len(targets):
             try:
                 check_classification_targets(targets)
@@ -67,7 +74,7 @@ class Targets:
         columns = [targets] if n_outputs is None else [targets[:, at] for at in range(n_outputs)]
         found = [np.unique(column, return_counts=True) for column in columns]
         classes, counts = zip(*found, strict=True)
-        return cls(n_outputs, targets.dtype, classes, counts)
+        return cls(n_outputs, targets.dtype, names, classes, counts)
 
     def merged(self, other: Targets) -> Targets:
         """Return the description of these and other targets together.
@@ -80,8 +87,9 @@ class Targets:
         Raises
         ------
         InvalidArgumentError
-            If the numbers of columns differ.
+            If the columns differ, or some labels are text and others are not.
         """
+        check_same_columns(self.names, other.names, "all blocks of y")
         if self.n_outputs != other.n_outputs:
             raise InvalidArgumentError(
                 f"all blocks of y must have the same number of columns, got {self.n_outputs} and "
@@ -91,12 +99,13 @@ class Targets:
         for mine, its, my_counts, its_counts in zip(
             self.classes, other.classes, self.counts, other.counts, strict=True
         ):
+            check_one_kind([mine, its])
             known, back = np.unique(np.concatenate([mine, its]), return_inverse=True)
             added = np.bincount(back, weights=np.concatenate([my_counts, its_counts]))
             classes.append(known)
             counts.append(added.astype(np.int64))
         dtype = np.result_type(self.dtype, other.dtype)
-        return Targets(self.n_outputs, dtype, tuple(classes), tuple(counts))
+        return Targets(self.n_outputs, dtype, self.names, tuple(classes), tuple(counts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,13 +146,14 @@ def inspect_partition(partition: Partition, kind: TargetKind | None) -> DataSumm
         If a block cannot be used.
     """
     schema = inspect(partition, accept_sparse=True)
-    return DataSummary(
-        schema, None if kind is None else Targets.of(gather_targets(partition), kind)
-    )
+    if kind is None:
+        return DataSummary(schema, None)
+    targets, names = gather_targets(partition)
+    return DataSummary(schema, Targets.of(targets, kind, names))
 
 
-def gather_targets(partition: Partition) -> Array:
-    """Return the targets of a partition of points and targets as one array.
+def gather_targets(partition: Partition) -> tuple[Array, Names]:
+    """Return the targets of a partition of points and targets as one array, and their names.
 
     Parameters
     ----------
@@ -152,21 +162,47 @@ def gather_targets(partition: Partition) -> Array:
 
     Returns
     -------
-    ndarray of shape (n,) or (n, n_outputs)
+    targets : ndarray of shape (n,) or (n, n_outputs)
         Validated.
+    names : tuple or None
+        Names of several outputs.
 
     Raises
     ------
     InvalidArgumentError
-        If a block cannot be used; names it.
+        If a block cannot be used, names it; or if two blocks differ.
     """
-    checked = [_check_targets(block[1], index) for index, block in partition.items()]
+    return concatenate_targets([(f"block {index}", block[1]) for index, block in partition.items()])
+
+
+def concatenate_targets(blocks: Iterable[tuple[str, Any]]) -> tuple[Array, Names]:
+    """Validate blocks of targets, each with its name in errors; see :func:`gather_targets`."""
+    checked, names = [], []
+    for where, block in blocks:
+        checked.append(_check_targets(block, where))
+        names.append(output_names(block))
+        check_same_columns(names[0], names[-1], "all blocks of y")
     if len({array.shape[1:] for array in checked}) > 1:
         shapes = sorted({array.shape[1:] for array in checked})
         raise InvalidArgumentError(
             f"all blocks of y must have the same columns, got shapes (n, ...) {shapes}"
         )
-    return checked[0] if len(checked) == 1 else np.concatenate(checked)
+    filled = [array for array in checked if len(array)] or checked[:1]
+    check_one_kind(filled)
+    return filled[0] if len(filled) == 1 else np.concatenate(filled), names[0]
+
+
+def output_names(targets: Any) -> Names:
+    """Return the names of several outputs; that of a single one does not matter.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> output_names(pd.DataFrame({"a": [1], "b": [2]})), output_names(pd.DataFrame({"a": [1]}))
+    (('a', 'b'), None)
+    """
+    names = column_names(targets)
+    return names if names is not None and len(names) > 1 else None
 
 
 def _check_numbers(targets: Array) -> None:
@@ -180,13 +216,15 @@ def _check_numbers(targets: Array) -> None:
         ) from error
 
 
-def _check_targets(block: Any, index: tuple[int, ...]) -> Array:
+def _check_targets(block: Any, where: str) -> Array:
+    refuse_masked(block, f"y, {where}")
     try:
-        return np.asarray(
+        checked: Array = native(
             check_array(block, dtype=None, ensure_2d=False, ensure_min_samples=0, input_name="y")
         )
+        return checked
     except (ValueError, TypeError) as error:
-        raise InvalidArgumentError(f"y, block {index}: {error}") from error
+        raise InvalidArgumentError(f"y, {where}: {error}") from error
 
 
 def gather_points(partition: Partition, dtype: npt.DTypeLike, *, is_sparse: bool) -> Any:

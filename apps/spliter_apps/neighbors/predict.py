@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any, Self
 
@@ -16,10 +16,12 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted
 
 from spliter import InvalidArgumentError, Partition, gather, split
+from spliter.backend import count_rows
 from spliter_apps._data import check_members, is_blocked, open_data
-from spliter_apps._row_values import block_like, persist_if_lazy
-from spliter_apps.neighbors.base import NeighborsEstimator, Output
-from spliter_apps.neighbors.inspection import Targets, stack
+from spliter_apps._differences import Names, check_same_columns, refuse_masked
+from spliter_apps._row_values import as_weights, block_like, check_one_kind, persist_if_lazy
+from spliter_apps.neighbors.base import NeighborsEstimator, Output, names_in_memory
+from spliter_apps.neighbors.inspection import Targets, concatenate_targets, stack
 from spliter_apps.neighbors.search import KNeighborsMixin, RadiusNeighborsMixin
 from spliter_apps.neighbors.tasks import BatchResult, FinishFunction, Query, concatenate_results
 from spliter_apps.neighbors.votes import (
@@ -109,7 +111,7 @@ class NeighborsPredictor(NeighborsEstimator):
             tallies = [
                 partition.submit(tally_results, results, tally) for partition, results in found
             ]
-            return reduce(merge, gather(tallies))
+            return self._merged(gather(tallies), merge)
 
     def _tally_fitted(
         self, y: Any, sample_weight: Any, tally: Tally, merge: Callable[[Any, Any], Any]
@@ -120,27 +122,56 @@ class NeighborsPredictor(NeighborsEstimator):
         predicted = persist_if_lazy(self.predict(None))
         truth = block_like(predicted, {"y": y, "sample_weight": sample_weight})
         with split(predicted, *truth.values()) as parts:
-            return reduce(merge, gather(parts.map(tally_rows, tally)))
+            return self._merged(gather(parts.map(tally_rows, tally)), merge)
+
+    def _merged(self, found: Sequence[tuple[Names, Any]], merge: Callable[[Any, Any], Any]) -> Any:
+        """Merge partial scores, each with the names of the outputs that it compares."""
+        names, tallies = zip(*found, strict=True)
+        for others in names:
+            check_same_columns(names[0], others, "all blocks of y")
+        self._check_outputs(names[0])
+        return reduce(merge, tallies)
+
+    def _check_outputs(self, names: Names) -> None:
+        if names is not None and self._output_names is not None:
+            check_same_columns(self._output_names, names, "y of fit and score")
+
+    def _check_in_memory(self, y: Any, sample_weight: Any) -> None:
+        """Reject masked values in memory, and outputs named otherwise than those of the fit."""
+        refuse_masked(y, "y")
+        refuse_masked(sample_weight, "sample_weight")
+        self._check_outputs(names_in_memory(y))
 
 
 def tally_results(partition: Partition, results: Sequence[BatchResult], tally: Tally) -> Any:
     """Score predictions against the targets next to the queries; the body of a task."""
     (predicted,) = concatenate_results(results)
-    members = zip(*(block[1:] for block in partition), strict=True)
-    return _tally(predicted, members, tally)
+    indexes, blocks = zip(*partition.items(), strict=True)
+    return _tally(predicted, indexes, [block[1:] for block in blocks], tally)
 
 
 def tally_rows(partition: Partition, tally: Tally) -> Any:
     """Score blocks of predictions against the targets aligned with them; the body of a task."""
-    predicted, *members = zip(*partition, strict=True)
-    return _tally(stack(predicted, None), members, tally)
+    indexes, blocks = zip(*partition.items(), strict=True)
+    predicted = stack([block[0] for block in blocks], None)
+    return _tally(predicted, indexes, [block[1:] for block in blocks], tally)
 
 
-def _tally(predicted: Any, members: Iterable[Sequence[Any]], tally: Tally) -> Any:
-    truth, *weights = (stack(map(np.asarray, blocks), None) for blocks in members)
+def _tally(
+    predicted: Any, indexes: Sequence[Any], blocks: Sequence[Any], tally: Tally
+) -> tuple[Names, Any]:
+    """Return the names of the outputs, and a partial score from blocks of truth and weights."""
+    numbered = [(f"block {index}", block) for index, block in zip(indexes, blocks, strict=True)]
+    truth, names = concatenate_targets([(where, block[0]) for where, block in numbered])
+    check_one_kind([truth, predicted])
     if (truth.shape[1:] or (1,)) != (predicted.shape[1:] or (1,)):
         raise InvalidArgumentError("y must have the same number of outputs as during fit")
-    return tally(truth, predicted, *(weights or [None]))
+    weights = [
+        as_weights(f"sample_weight, {where}", of_block[0], count_rows(of_truth))
+        for where, (of_truth, *of_block) in numbered
+        if of_block
+    ]
+    return names, tally(truth, predicted, np.concatenate(weights) if weights else None)
 
 
 class KNeighborsPredictor(KNeighborsMixin, NeighborsPredictor):
@@ -273,6 +304,7 @@ class NeighborsClassifier(ClassifierMixin, NeighborsPredictor):  # type: ignore[
         float
             Between 0 and 1.
         """
+        self._check_in_memory(y, sample_weight)
         if not self._is_in_blocks(X):
             return float(super().score(X, y, sample_weight))
         right, counted = self._tally_blocks(
@@ -364,6 +396,7 @@ class NeighborsRegressor(RegressorMixin, NeighborsPredictor):  # type: ignore[mi
         float
             At most 1.
         """
+        self._check_in_memory(y, sample_weight)
         if not self._is_in_blocks(X):
             return float(super().score(X, y, sample_weight))
         spread: ErrorSums = self._tally_blocks(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from spliter import Partition
-from spliter_apps._blocks import Requirements
+from spliter_apps._requirements import Requirements
 from spliter_apps.neighbors.inspection import (
     TargetKind,
     gather_points,
@@ -110,7 +110,7 @@ def build_partition_tree(
 ) -> Tree:
     """Build the search tree of a partition's points; the body of a task."""
     points = gather_points(partition, search.dtype, is_sparse=is_sparse)
-    targets = None if kind is None else gather_targets(partition)
+    targets = None if kind is None else gather_targets(partition)[0]
     if targets is not None and kind == "classes" and targets.shape[1:] == (1,):
         targets = targets.ravel()
     return build_tree(points, partition.get_item_indexes(), search, targets)

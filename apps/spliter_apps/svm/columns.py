@@ -1,4 +1,4 @@
-"""Validate and encode the labels and weights of a Cascade SVM."""
+"""Validate and encode the labels of a Cascade SVM."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter import InvalidArgumentError
+from spliter_apps._row_values import as_array, check_one_kind
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -47,9 +48,7 @@ def distinct(several: Sequence[Array]) -> Array:
     InvalidArgumentError
         If they are of different kinds, or cannot be sorted.
     """
-    # NumPy would silently convert numbers to strings.
-    if len({column.dtype.kind in "US" for column in several if column.dtype.kind != "O"}) > 1:
-        raise InvalidArgumentError("labels must be of one kind, got strings and numbers")
+    check_one_kind(several)
     try:
         return np.unique(np.concatenate(several))
     except TypeError as error:
@@ -77,7 +76,12 @@ def label_column(block: Any, rows: int, what: str) -> Array:
     InvalidArgumentError
         If it is not one column, or has a wrong number of rows or missing labels.
     """
-    labels = _column(block, rows, what, "labels")
+    values = as_array(what, block)
+    if values.shape not in {(rows,), (rows, 1)}:
+        raise InvalidArgumentError(
+            f"{what}: expected labels of shape ({rows},) for {rows} points, got {values.shape}"
+        )
+    labels: Array = values.reshape(-1)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise InvalidArgumentError(f"{what}: Input y contains NaN or infinity.")
     if labels.dtype.kind == "O" and any(map(_is_missing, labels)):
@@ -93,41 +97,3 @@ def _is_missing(label: Any) -> bool:
         return bool(label != label)  # noqa: PLR0124
     except TypeError:
         return True
-
-
-def weight_column(block: Any, rows: int, what: str) -> npt.NDArray[np.float64]:
-    """Return a block of weights as one column of float64.
-
-    Parameters
-    ----------
-    block : array_like or Series of shape (n,) or (n, 1)
-    rows : int
-        Required number of rows.
-    what : str
-        Name of the block in errors.
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        A view if possible.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not one column of finite numbers, or has a wrong number of rows.
-    """
-    column = _column(block, rows, what, "weights")
-    if column.dtype.kind not in "biuf":
-        raise InvalidArgumentError(f"{what}: weights must be real numbers, got {column.dtype}")
-    if not np.isfinite(column).all():
-        raise InvalidArgumentError(f"{what}: Input sample_weight contains NaN or infinity.")
-    return column.astype(np.float64, copy=False)
-
-
-def _column(block: Any, rows: int, what: str, name: str) -> Array:
-    values = np.asarray(block)
-    if values.shape not in {(rows,), (rows, 1)}:
-        raise InvalidArgumentError(
-            f"{what}: expected {name} of shape ({rows},) for {rows} points, got {values.shape}"
-        )
-    return values.reshape(-1)

@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from spliter_apps._blocks import keep_schema
 from spliter_apps._data import Data, Materialize, is_blocked, open_data
+from spliter_apps._differences import refuse_masked
+from spliter_apps._requirements import validated
 from spliter_apps.svm.balance import SAMPLE_ROWS
 from spliter_apps.svm.inspection import DataSummary
 from spliter_apps.svm.kernel import SupportSet, support
@@ -275,7 +277,7 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _open(self, X: Any, y: Any, sample_weight: Any) -> Data:
         if not is_blocked(X):
-            X, y = validate_data(
+            X, y = validated(
                 self,
                 X,
                 y,
@@ -285,6 +287,7 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 accept_large_sparse=False,
             )
             if sample_weight is not None:
+                refuse_masked(sample_weight, "sample_weight")
                 sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         materialize = True if self.materialize == "auto" else self.materialize
         rows = X.shape[0] if not is_blocked(X) else 0
@@ -422,10 +425,12 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if is_blocked(X):
             return score_blocks(self, X, y, sample_weight)
+        refuse_masked(y, "y")
+        refuse_masked(sample_weight, "sample_weight")
         return float(super().score(X, y, sample_weight))
 
     def _validate(self, X: Any) -> Any:
-        return validate_data(
+        return validated(
             self,
             X,
             reset=False,

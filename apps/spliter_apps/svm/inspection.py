@@ -21,7 +21,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from spliter import InvalidArgumentError, Partition, task
 from spliter_apps._blocks import Schema, inspect, points_of
 from spliter_apps._moments import Moments
-from spliter_apps.svm.columns import Array, distinct, encode_labels, label_column, weight_column
+from spliter_apps._row_values import as_array, as_weights, check_one_kind
+from spliter_apps.svm.columns import Array, distinct, encode_labels, label_column
 from spliter_apps.svm.kernel import Rows, stack_points
 
 BlockIndex: TypeAlias = tuple[int, ...]
@@ -153,8 +154,9 @@ def inspect_partition(partition: Partition, moments: bool) -> PartitionSummary:
         if weights is None:
             wanted.append(np.ones(rows, dtype=bool))
         else:
-            wanted.append(weight_column(weights, rows, f"block {index} of sample_weight") > 0)
+            wanted.append(as_weights(f"block {index} of sample_weight", weights, rows) > 0)
     filled = [column for column in labels if len(column)] or labels[:1]
+    check_one_kind(filled)
     try:
         check_classification_targets(np.concatenate(filled)) if schema.n_items else None
     except ValueError as error:
@@ -220,7 +222,7 @@ def read(partition: Partition, classes: Array) -> Rows:
     """
     blocks = [_members(block) for block in partition]
     several = [_sorted_csr(points_of(points, np.float64)) for points, _, _ in blocks]
-    labels = [np.asarray(of_block).reshape(-1) for _, of_block, _ in blocks]
+    labels = [as_array("y", of_block).reshape(-1) for _, of_block, _ in blocks]
     weights = [np.asarray(w, np.float64).reshape(-1) for _, _, w in blocks if w is not None]
     rows = Rows(
         several[0] if len(several) == 1 else stack_points(several),

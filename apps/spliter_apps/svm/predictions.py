@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 from sklearn.svm import SVC
 
 from spliter import InvalidArgumentError, Partition, gather, task
-from spliter_apps._blocks import Requirements
 from spliter_apps._data import Data, open_data
-from spliter_apps.svm.columns import label_column, weight_column
+from spliter_apps._requirements import Requirements
+from spliter_apps._row_values import as_weights, check_one_kind
+from spliter_apps.svm.columns import label_column
 
 
 def check_labelled(data: Data) -> None:
@@ -61,11 +63,9 @@ def predict_blocks(
         Blocked like the points.
     """
     with open_data(X, materialize=False) as data:
-        requirements = Requirements.by(estimator, accept_sparse=True)
-        requirements.check_grid(data.parts)
         return data.parts.map_blocks(
             _predict_block,
-            requirements,
+            _requirements(estimator, data),
             _broadcast_model(data.parts[0], estimator.estimator_),
             method,
             dtype=dtype,
@@ -92,14 +92,19 @@ def score_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any) -> float:
     """
     with open_data(X, y, sample_weight, materialize=False) as data:
         check_labelled(data)
-        requirements = Requirements.by(estimator, accept_sparse=True)
-        requirements.check_grid(data.parts)
+        requirements = _requirements(estimator, data)
         model = _broadcast_model(data.parts[0], estimator.estimator_)
         counted = [_count_correct(partition, requirements, model) for partition in data.parts]
         right, of_all = sum(gather(counted))
     if not of_all:
         raise InvalidArgumentError("a score needs at least one point of positive weight")
     return float(right / of_all)
+
+
+def _requirements(estimator: Any, data: Data) -> Any:
+    """Return what tasks need to check blocks; an SVC of dense points takes no sparse ones."""
+    accept_sparse = sparse.issparse(estimator.support_vectors_)
+    return Requirements.by(estimator, accept_sparse=accept_sparse).of_blocks(data.parts)
 
 
 @task
@@ -132,9 +137,11 @@ def _count_correct(
     total = np.zeros(2)
     for index, (points, labels, *weights) in partition.items():
         result = _predict_block(points, requirements, model, "predict")
-        right = result == label_column(labels, len(result), f"block {index} of y")
+        truth = label_column(labels, len(result), f"block {index} of y")
+        check_one_kind([result, truth])
+        right = result == truth
         if weights:
-            of_block = weight_column(weights[0], len(result), f"block {index} of sample_weight")
+            of_block = as_weights(f"block {index} of sample_weight", weights[0], len(result))
             total += [of_block[right].sum(), of_block.sum()]
         else:
             total += [right.sum(), len(right)]
