@@ -28,6 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from spliter import InvalidArgumentError, gather
 from spliter_apps._blocks import FLOATS, keep_schema
 from spliter_apps._data import Data, Materialize, check_members, is_blocked, open_data
+from spliter_apps._differences import check_same_columns, column_names
 from spliter_apps._requirements import Requirements, validated
 from spliter_apps.kmeans.kernel import FloatArray, one_blas_thread
 from spliter_apps.kmeans.lloyd import LloydRun, distances, inertia, lloyd, nearest
@@ -278,6 +279,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         given = self.init
         if callable(given):
             given = given(X, self.n_clusters, random_state=random_state)
+        names = column_names(given)
+        if None not in (names, self._columns):
+            check_same_columns(self._columns, names, "the points and `init`")
         return check_centers(given, points.schema, self.n_clusters)
 
     def _keep(self, run: LloydRun, points: Points, data: Data) -> None:

@@ -30,6 +30,7 @@ from threadpoolctl import threadpool_limits
 
 from spliter import InvalidArgumentError, Partition, batches, gather, task
 from spliter_apps._blocks import Schema, dense
+from spliter_apps._differences import refuse_masked
 from spliter_apps.kmeans.kernel import (
     SCRATCH_BYTES,
     Block,
@@ -83,6 +84,7 @@ def first_centers(
 
 def check_centers(given: Any, schema: Schema, n_clusters: int) -> FloatArray:
     """Return a copy of the caller's centres, cast to the dtype of the points."""
+    refuse_masked(given, "init")
     centers = dense(check_array(given, accept_sparse="csr", dtype=schema.dtype, input_name="init"))
     expected = {"clusters": n_clusters, "features of the data": schema.n_features}
     for (what, size), found in zip(expected.items(), centers.shape, strict=True):
