@@ -225,6 +225,8 @@ def test_checked_points_keep_floats() -> None:
         (np.zeros((1, 1, 1)), "dim 3"),
         (np.array([["a"]]), "convert|numeric"),
         (np.array([[1j]]), "[Cc]omplex"),
+        (np.array([["2024-01-01"]], "M8[s]"), "dates"),
+        (pd.DataFrame({"a": pd.to_timedelta([3], unit="s")}), "durations"),
         (np.ma.masked_array([[1.0]], mask=[[True]]), "masked"),
         (sp.csr_array((2, 2)), "[Ss]parse"),
         (pd.DataFrame({"a": ["x"]}), "convert"),

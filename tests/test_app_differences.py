@@ -262,12 +262,26 @@ def test_outputs_of_fit_and_score() -> None:
                 model.score(given, other)
 
 
-def test_labels_of_which_some_are_text() -> None:
-    y = [Y[0], Y[1].astype(str), Y[2]]
+@pytest.mark.parametrize("per_location", [1, 3])
+@pytest.mark.parametrize(("dtype", "name"), [("U", "strings"), ("M8[s]", "dates")])
+def test_labels_of_several_kinds(dtype: str, name: str, per_location: int) -> None:
+    y = [Y[0], Y[1].astype(dtype), Y[2]]
+    message = f"labels must be of one kind, got .*{name}"
     for kind in (KNeighborsClassifier, CascadeSVM):
         for use in (kind().fit, fitted(kind, None).score):
-            with pytest.raises(InvalidArgumentError, match="one kind, got strings and numbers"):
-                use(X, y)
+            with (
+                split(X, y, partitions_per_location=per_location) as parts,
+                pytest.raises(InvalidArgumentError, match=message),
+            ):
+                use(parts)
+    with (
+        split(X, [y[0].astype(object), *y[1:]], partitions_per_location=per_location) as parts,
+        pytest.raises(InvalidArgumentError),
+    ):
+        KNeighborsClassifier().fit(parts)
+
+
+def test_empty_blocks_of_labels_have_any_dtype() -> None:
     text = [labels.astype(str) for labels in Y]
     none = np.empty((0, 2))
     model: Any = KNeighborsClassifier(1).fit([*X, none], [*text, np.empty(0)])

@@ -14,10 +14,10 @@ from sklearn.svm import SVC
 
 from spliter import InvalidArgumentError, Location, Partition, split
 from spliter_apps._blocks import Schema
+from spliter_apps._labels import label_column
 from spliter_apps._moments import Moments
 from spliter_apps._row_values import as_weights
 from spliter_apps.svm import CascadeSVM
-from spliter_apps.svm.columns import label_column
 from spliter_apps.svm.inspection import DataSummary, PartitionSummary, moments_of
 from spliter_apps.svm.kernel import (
     Rows,

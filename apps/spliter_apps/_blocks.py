@@ -7,6 +7,7 @@ the index of the invalid block.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +89,8 @@ def check_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any:
     Raises
     ------
     InvalidArgumentError
-        If it is not two-dimensional, not numeric, has masked elements, or NaN or infinity.
+        If it is not two-dimensional, not numeric (as dates), has masked elements, or NaN or
+        infinity.
 
     Examples
     --------
@@ -96,6 +98,11 @@ def check_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any:
     array([[1., 2.]])
     """
     refuse_masked(block, what)
+    if any(getattr(dtype, "kind", None) in {"M", "m"} for dtype in _dtypes(block)):
+        raise InvalidArgumentError(
+            f"{what}: dates and durations have a unit, which may differ by block; convert them to "
+            "numbers first"
+        )
     if _is_plain(block) and np.isfinite(_quick_sum(block)):
         return block  # most blocks: skip the slow checks of check_array
     try:
@@ -108,6 +115,11 @@ def check_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any:
         )
     except (ValueError, TypeError) as error:
         raise InvalidArgumentError(f"{what}: {error}") from error
+
+
+def _dtypes(block: Any) -> Iterable[Any]:
+    """Return the dtypes of the columns of a frame, or the dtype of anything else."""
+    return block.dtypes if hasattr(block, "iloc") else (getattr(block, "dtype", None),)
 
 
 def _is_plain(block: Any) -> bool:

@@ -99,7 +99,7 @@ class Requirements:
         return cls(
             type(estimator).__name__,
             estimator.n_features_in_,
-            estimator._columns,
+            getattr(estimator, "_columns", None),
             np.dtype(dtype),
             accept_sparse,
         )

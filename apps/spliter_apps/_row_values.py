@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -161,16 +161,16 @@ def as_array(name: str, value: Any) -> npt.NDArray[Any]:
     try:
         if hasattr(type(value), "tocsr"):
             raise TypeError("is a sparse matrix; pass a dense array")
-        if np.ndim(value) == 0:
-            raise TypeError(
-                f"must have one entry for each row of the points, got {value!r}; pass an array, "
-                "or a collection blocked like the points along axis 0"
-            )
         dtype: Any = getattr(value, "dtype", None)
         if not isinstance(dtype, np.dtype) and getattr(dtype, "kind", "O") in "biuf":
             # A nullable number type of pandas: NumPy would create an object array.
             return np.asarray(value.to_numpy(dtype=np.float64, na_value=np.nan))
         array: npt.NDArray[Any] = native(np.asarray(value))
+        if not array.ndim:
+            raise TypeError(
+                f"must have one entry for each row of the points, got {value!r}; pass an array, "
+                "or a collection blocked like the points along axis 0"
+            )
         return array
     except (ValueError, TypeError) as error:
         raise InvalidArgumentError(f"{name}: {error}") from error
@@ -219,30 +219,6 @@ def as_weights(name: str, value: Any, rows: int) -> npt.NDArray[np.float64]:
             f"{name}: weights must be finite, got NaN or infinity; remove these points"
         )
     return weights.astype(np.float64, copy=False)
-
-
-def check_one_kind(several: Iterable[npt.NDArray[Any]]) -> None:
-    """Reject labels of which some are text and others are not: NumPy would make all of them text.
-
-    Parameters
-    ----------
-    several : iterable of ndarray
-        Labels of several blocks. Those without rows, and arrays of objects, are ignored.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If their kinds differ.
-
-    Examples
-    --------
-    >>> check_one_kind([np.array(["a"]), np.array(["bcd"]), np.array([])])
-    """
-    kinds = {labels.dtype.kind for labels in several if len(labels)} - {"O"}
-    if kinds & set("US") and len(kinds) > 1:
-        named = {"U": "strings", "S": "bytes"}
-        shown = sorted({named.get(kind, "numbers") for kind in kinds}, reverse=True)
-        raise InvalidArgumentError(f"labels must be of one kind, got {' and '.join(shown)}")
 
 
 def _send_to_blocks(parts: Split, array: Any) -> Any:

@@ -83,7 +83,8 @@ def histogramdd(
     ------
     InvalidArgumentError
         If bins, range, the columns of the sample, their dtypes or the weights cannot be
-        used (for example sparse blocks, masked elements, complex numbers). A ``ValueError``.
+        used (for example sparse blocks, masked elements, complex numbers), or the columns of two
+        blocks have other names or another order. A ``ValueError``.
     AlignmentError
         If columns or weights have a different blocking along the rows.
     UnsupportedCollectionError, LazyCollectionError, BlockLostError

@@ -132,7 +132,8 @@ class NearestNeighbors(KNeighborsMixin, RadiusNeighborsMixin):
         Raises
         ------
         InvalidArgumentError
-            If the points or a parameter are invalid. A ``ValueError``.
+            If the points or a parameter are invalid, the columns of two blocks differ, or elements
+            are masked. A ``ValueError``.
         """
         self._fit(X)
         return self

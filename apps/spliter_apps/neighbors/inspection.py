@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array
 from spliter import InvalidArgumentError, Partition
 from spliter_apps._blocks import Schema, dense, inspect, points_of
 from spliter_apps._differences import Names, check_same_columns, column_names, native, refuse_masked
-from spliter_apps._row_values import check_one_kind
+from spliter_apps._labels import check_one_kind, distinct, encode_labels
 
 Array: TypeAlias = npt.NDArray[Any]
 TargetKind: TypeAlias = Literal["classes", "values"]
@@ -69,7 +69,7 @@ class Targets:
         if len(targets):
             try:
                 check_classification_targets(targets)
-            except ValueError as error:
+            except (ValueError, TypeError) as error:
                 raise InvalidArgumentError(f"y: {error}") from error
         columns = [targets] if n_outputs is None else [targets[:, at] for at in range(n_outputs)]
         found = [np.unique(column, return_counts=True) for column in columns]
@@ -87,7 +87,7 @@ class Targets:
         Raises
         ------
         InvalidArgumentError
-            If the columns differ, or some labels are text and others are not.
+            If the columns differ, or labels are of several kinds.
         """
         check_same_columns(self.names, other.names, "all blocks of y")
         if self.n_outputs != other.n_outputs:
@@ -99,12 +99,14 @@ class Targets:
         for mine, its, my_counts, its_counts in zip(
             self.classes, other.classes, self.counts, other.counts, strict=True
         ):
-            check_one_kind([mine, its])
-            known, back = np.unique(np.concatenate([mine, its]), return_inverse=True)
-            added = np.bincount(back, weights=np.concatenate([my_counts, its_counts]))
-            classes.append(known)
-            counts.append(added.astype(np.int64))
-        dtype = np.result_type(self.dtype, other.dtype)
+            classes.append(distinct([mine, its]))
+            counts.append(np.zeros(len(classes[-1]), np.int64))
+            counts[-1][encode_labels(mine, classes[-1])] += my_counts
+            counts[-1][encode_labels(its, classes[-1])] += its_counts
+        try:
+            dtype = np.result_type(self.dtype, other.dtype)
+        except TypeError as error:
+            raise InvalidArgumentError(f"all blocks of y must be of one kind: {error}") from error
         return Targets(self.n_outputs, dtype, self.names, tuple(classes), tuple(counts))
 
 
@@ -207,8 +209,9 @@ def output_names(targets: Any) -> Names:
 
 def _check_numbers(targets: Array) -> None:
     """Reject strings and other types without a mean."""
+    some = targets if targets.dtype == object else targets[:1]
     try:
-        np.add.reduce(targets[:1], axis=None, initial=0)
+        np.add.reduce(some, axis=None, initial=0)
     except TypeError as error:
         raise InvalidArgumentError(
             f"y: a regressor needs numbers, got {targets[:3].tolist()} of dtype {targets.dtype}; "

@@ -19,7 +19,8 @@ from spliter import InvalidArgumentError, Partition, gather, split
 from spliter.backend import count_rows
 from spliter_apps._data import check_members, is_blocked, open_data
 from spliter_apps._differences import Names, check_same_columns, refuse_masked
-from spliter_apps._row_values import as_weights, block_like, check_one_kind, persist_if_lazy
+from spliter_apps._labels import check_one_kind
+from spliter_apps._row_values import as_weights, block_like, persist_if_lazy
 from spliter_apps.neighbors.base import NeighborsEstimator, Output, names_in_memory
 from spliter_apps.neighbors.inspection import Targets, concatenate_targets, stack
 from spliter_apps.neighbors.search import KNeighborsMixin, RadiusNeighborsMixin
@@ -64,7 +65,8 @@ class NeighborsPredictor(NeighborsEstimator):
         Raises
         ------
         InvalidArgumentError
-            If the points, `y` or a parameter are invalid. A ``ValueError``.
+            If the points, `y` or a parameter are invalid, the columns of two blocks differ, or
+            elements are masked. A ``ValueError``.
         AlignmentError
             If `y` is not blocked like `X`.
         """
@@ -303,6 +305,12 @@ class NeighborsClassifier(ClassifierMixin, NeighborsPredictor):  # type: ignore[
         -------
         float
             Between 0 and 1.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the points do not match the training data, labels are of another kind or outputs have
+            other names than at fit, or labels or weights are masked or missing.
         """
         self._check_in_memory(y, sample_weight)
         if not self._is_in_blocks(X):
@@ -395,6 +403,12 @@ class NeighborsRegressor(RegressorMixin, NeighborsPredictor):  # type: ignore[mi
         -------
         float
             At most 1.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the points do not match the training data, outputs have other names than at fit, or
+            values or weights are masked or missing.
         """
         self._check_in_memory(y, sample_weight)
         if not self._is_in_blocks(X):

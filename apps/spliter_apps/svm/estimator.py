@@ -251,7 +251,8 @@ class CascadeSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ------
         InvalidArgumentError
             If a parameter, points, labels or weights are invalid: for example NaN and infinity,
-            a single class, a class without a positive weight, labels that are not classes.
+            masked elements, columns that differ from block to block, a single class, a class
+            without a positive weight, labels that are not classes.
             A ``ValueError``; for data in memory it may be scikit-learn's own.
         AlignmentError
             If labels or weights are not blocked like the points.

@@ -20,9 +20,9 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from spliter import InvalidArgumentError, Partition, task
 from spliter_apps._blocks import Schema, inspect, points_of
+from spliter_apps._labels import Array, check_one_kind, distinct, encode_labels, label_column
 from spliter_apps._moments import Moments
-from spliter_apps._row_values import as_array, as_weights, check_one_kind
-from spliter_apps.svm.columns import Array, distinct, encode_labels, label_column
+from spliter_apps._row_values import as_array, as_weights
 from spliter_apps.svm.kernel import Rows, stack_points
 
 BlockIndex: TypeAlias = tuple[int, ...]
@@ -159,7 +159,7 @@ def inspect_partition(partition: Partition, moments: bool) -> PartitionSummary:
     check_one_kind(filled)
     try:
         check_classification_targets(np.concatenate(filled)) if schema.n_items else None
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise InvalidArgumentError(f"{error} (in blocks from {index} on)") from error
     classes = distinct(filled)
     codes = encode_labels(np.concatenate(filled), classes)

@@ -11,9 +11,9 @@ from sklearn.svm import SVC
 
 from spliter import InvalidArgumentError, Partition, gather, task
 from spliter_apps._data import Data, open_data
+from spliter_apps._labels import check_one_kind, label_column
 from spliter_apps._requirements import Requirements
-from spliter_apps._row_values import as_weights, check_one_kind
-from spliter_apps.svm.columns import label_column
+from spliter_apps._row_values import as_weights
 
 
 def check_labelled(data: Data) -> None:

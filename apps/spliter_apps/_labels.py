@@ -1,15 +1,15 @@
-"""Validate and encode the labels of a Cascade SVM."""
+"""Check and encode the labels of classifiers, which may differ from block to block."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from spliter import InvalidArgumentError
-from spliter_apps._row_values import as_array, check_one_kind
+from spliter_apps._row_values import as_array
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -35,6 +35,32 @@ def encode_labels(labels: Array, classes: Array) -> npt.NDArray[np.intp]:
     return np.searchsorted(classes, labels).astype(np.intp, copy=False)
 
 
+def check_one_kind(several: Iterable[npt.NDArray[Any]]) -> None:
+    """Reject labels of several kinds: NumPy would make text of numbers next to text.
+
+    Parameters
+    ----------
+    several : iterable of ndarray
+        Labels of several blocks. Those without rows, and arrays of objects, are ignored.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If their kinds differ.
+
+    Examples
+    --------
+    >>> check_one_kind([np.array(["a"]), np.array(["bcd"]), np.array([])])
+    """
+    kinds = {labels.dtype.kind for labels in several if len(labels)} - {"O"}
+    named = {"U": "strings", "S": "bytes", "M": "dates", "m": "durations"}
+    found = sorted({named.get(kind, "numbers") for kind in kinds}, reverse=True)
+    if len(found) > 1:
+        raise InvalidArgumentError(
+            f"labels must be of one kind, got {' and '.join(found)}; convert them to one"
+        )
+
+
 def distinct(several: Sequence[Array]) -> Array:
     """Return the distinct labels in several columns, sorted.
 
@@ -49,8 +75,10 @@ def distinct(several: Sequence[Array]) -> Array:
         If they are of different kinds, or cannot be sorted.
     """
     check_one_kind(several)
+    # An empty block may have any dtype, which would be that of the result.
+    filled = [labels for labels in several if len(labels)] or several[:1]
     try:
-        return np.unique(np.concatenate(several))
+        return np.unique(np.concatenate(filled))
     except TypeError as error:
         raise InvalidArgumentError(f"labels must be of one sortable kind: {error}") from error
 
