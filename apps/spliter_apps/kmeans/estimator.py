@@ -175,7 +175,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         InvalidArgumentError
             If the points are not finite numbers in two dimensions or fewer than the clusters, the
             columns of two blocks differ, weights do not match the points, elements are masked, or a
-            parameter is invalid. A ``ValueError``; for input in memory it may be scikit-learn's own.
+            parameter is invalid. A ``ValueError``; for input in memory scikit-learn's own.
         AlignmentError, UnsupportedCollectionError, LazyCollectionError, BlockLostError
             As for :func:`spliter.split`.
 

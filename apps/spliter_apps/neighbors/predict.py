@@ -10,21 +10,19 @@ from functools import partial, reduce
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted
 
-from spliter import InvalidArgumentError, Partition, gather, split
-from spliter.backend import count_rows
+from spliter import InvalidArgumentError, gather, split
 from spliter_apps._data import check_members, is_blocked, open_data
 from spliter_apps._differences import Names, check_same_columns, refuse_masked
-from spliter_apps._labels import check_one_kind
-from spliter_apps._row_values import as_weights, block_like, persist_if_lazy
+from spliter_apps._row_values import block_like, persist_if_lazy
 from spliter_apps.neighbors.base import NeighborsEstimator, Output, names_in_memory
-from spliter_apps.neighbors.inspection import Targets, concatenate_targets, stack
+from spliter_apps.neighbors.inspection import Targets
+from spliter_apps.neighbors.scores import Tally, tally_results, tally_rows
 from spliter_apps.neighbors.search import KNeighborsMixin, RadiusNeighborsMixin
-from spliter_apps.neighbors.tasks import BatchResult, FinishFunction, Query, concatenate_results
+from spliter_apps.neighbors.tasks import FinishFunction, Query
 from spliter_apps.neighbors.votes import (
     ErrorSums,
     Outliers,
@@ -36,9 +34,6 @@ from spliter_apps.neighbors.votes import (
     probabilities,
     winners,
 )
-
-Tally = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | None], Any]
-"""Takes truth, prediction and weights of some rows; returns a partial score to merge."""
 
 
 class NeighborsPredictor(NeighborsEstimator):
@@ -143,37 +138,6 @@ class NeighborsPredictor(NeighborsEstimator):
         refuse_masked(y, "y")
         refuse_masked(sample_weight, "sample_weight")
         self._check_outputs(names_in_memory(y))
-
-
-def tally_results(partition: Partition, results: Sequence[BatchResult], tally: Tally) -> Any:
-    """Score predictions against the targets next to the queries; the body of a task."""
-    (predicted,) = concatenate_results(results)
-    indexes, blocks = zip(*partition.items(), strict=True)
-    return _tally(predicted, indexes, [block[1:] for block in blocks], tally)
-
-
-def tally_rows(partition: Partition, tally: Tally) -> Any:
-    """Score blocks of predictions against the targets aligned with them; the body of a task."""
-    indexes, blocks = zip(*partition.items(), strict=True)
-    predicted = stack([block[0] for block in blocks], None)
-    return _tally(predicted, indexes, [block[1:] for block in blocks], tally)
-
-
-def _tally(
-    predicted: Any, indexes: Sequence[Any], blocks: Sequence[Any], tally: Tally
-) -> tuple[Names, Any]:
-    """Return the names of the outputs, and a partial score from blocks of truth and weights."""
-    numbered = [(f"block {index}", block) for index, block in zip(indexes, blocks, strict=True)]
-    truth, names = concatenate_targets([(where, block[0]) for where, block in numbered])
-    check_one_kind([truth, predicted])
-    if (truth.shape[1:] or (1,)) != (predicted.shape[1:] or (1,)):
-        raise InvalidArgumentError("y must have the same number of outputs as during fit")
-    weights = [
-        as_weights(f"sample_weight, {where}", of_block[0], count_rows(of_truth))
-        for where, (of_truth, *of_block) in numbered
-        if of_block
-    ]
-    return names, tally(truth, predicted, np.concatenate(weights) if weights else None)
 
 
 class KNeighborsPredictor(KNeighborsMixin, NeighborsPredictor):
