@@ -352,6 +352,16 @@ def test_masked_points_in_memory(use: str) -> None:
         method(masked(ALL_X))
 
 
+def test_blocks_that_the_model_refuses() -> None:
+    text = pd.DataFrame({"a": ["x"] * ROWS, "b": 1.0})
+    frames = [pd.DataFrame(block, columns=["a", "b"]) for block in X]
+    message = r"SGDClassifier.partial_fit, block \(1,.*could not convert string to float"
+    with pytest.raises(InvalidArgumentError, match=message):
+        partial_fit(SGDClassifier(), [frames[0], text, frames[2]], Y, classes=[0, 1])
+    with pytest.raises(InvalidArgumentError, match=r"block \(0,.*classes must be passed"):
+        partial_fit(SGDClassifier(), X, Y)
+
+
 # --- byte order, and sparse blocks --------------------------------------------------------------
 
 

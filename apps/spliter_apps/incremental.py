@@ -71,8 +71,8 @@ def partial_fit(
     ------
     InvalidArgumentError
         If there is no ``partial_fit``, `passes` is less than 1, `X` has several blocks along
-        axis 1, the columns of two blocks have other names or another order, or elements are
-        masked.
+        axis 1, the columns of two blocks have other names or another order, elements are masked,
+        or the model refuses a block (by a ``ValueError`` or ``TypeError``); names the block.
     AlignmentError, UnsupportedCollectionError, BlockLostError
         As for :func:`spliter.split`.
 
@@ -146,9 +146,15 @@ def _learn(
         members = block if len(names) > 1 else (block,)
         for name, member in zip(names, members, strict=True):
             refuse_masked(member, f"block {index} of {name}")
-        if count_rows(block):
-            first, *others = map(native, members)
+        if not count_rows(block):
+            continue
+        first, *others = map(native, members)
+        try:
             learner.partial_fit(first, **dict(zip(names[1:], others, strict=True)), **fit_params)
+        except (ValueError, TypeError) as error:
+            raise InvalidArgumentError(
+                f"{type(learner).__name__}.partial_fit, block {index}: {error}"
+            ) from error
     return _Progress(learner, columns.names)
 
 
