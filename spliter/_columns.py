@@ -100,6 +100,50 @@ def select(block: Any, columns: list[Hashable] | None) -> Any:
     )
 
 
+def column_names(block: Any) -> list[Hashable] | None:
+    """Return the names of a block's columns in order; ``None`` if they have no names.
+
+    Examples
+    --------
+    >>> column_names(np.zeros(1, dtype=[("a", "i4"), ("b", "f8")])), column_names(np.zeros((1, 2)))
+    (['a', 'b'], None)
+    """
+    if is_structured(block):
+        return list(block.dtype.names)
+    names = block.column_names if is_table(block) else getattr(block, "columns", None)
+    return None if names is None else list(names)
+
+
+def match_columns(block: Any, names: list[Hashable] | None, whose: str, advice: str) -> Any:
+    """Return a block with its columns in a given order.
+
+    Parameters
+    ----------
+    block : block
+    names : list or None
+        Result of :func:`column_names` for another block.
+    whose, advice : str
+        What the block is, and what to do if it has other columns, for the error message.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it has other columns.
+
+    Examples
+    --------
+    >>> block = np.array([(1, 2)], dtype=[("b", "i4"), ("a", "i4")])
+    >>> match_columns(block, ["a", "b"], "a block", "rename them")
+    array([(2, 1)], dtype=[('a', '<i4'), ('b', '<i4')])
+    """
+    found = column_names(block)
+    if found == names:
+        return block
+    if not found or not names or len(found) != len(names) or set(found) != set(names):
+        raise InvalidArgumentError(f"{whose} has columns {found}, expected {names}; {advice}")
+    return select(block, names)
+
+
 def is_structured(block: Any) -> bool:
     """Return whether a block is an array with fields."""
     return isinstance(block, np.ndarray) and block.dtype.names is not None

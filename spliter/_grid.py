@@ -116,6 +116,11 @@ class BlockGrid:
         return math.prod(self.shape)
 
     @cached_property
+    def cut_axes(self) -> int:
+        """Number of axes up to the last one with several blocks; at least 1."""
+        return max([at for at, blocks in enumerate(self.shape, start=1) if blocks > 1], default=1)
+
+    @cached_property
     def extent(self) -> tuple[int | None, ...]:
         """Number of items along each axis, ``None`` if unknown."""
         return tuple(None if UNKNOWN in axis else sum(axis) for axis in self.chunks)

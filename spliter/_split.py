@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from spliter._columns import check_columns
 from spliter._errors import InvalidArgumentError
-from spliter._grid import UNKNOWN
+from spliter._grid import BlockGrid
 from spliter._partition import Partition
-from spliter._per_block import HINT, Template, map_over, place_results
+from spliter._per_block import (
+    RowCounts,
+    check_rows_option,
+    map_over,
+    names_of_block,
+    names_of_first,
+    place_results,
+    result_chunks,
+)
 from spliter._planner import Location
 from spliter._results import check_may_wait, reduce
 from spliter._snapshot import Snapshot
 from spliter._take import Rows, check_items, pick, plan_rows
 from spliter._task_checks import check_task_function
 from spliter._team import Queues, Team, check_queues, team_size
+from spliter._template import HINT, Template
 from spliter.backend.contents import along, bare, concatenate, take_rows
 from spliter.backend.protocols import ResultBlocks, SupportsExample
 from spliter.metrics import Metrics, report
@@ -237,6 +245,7 @@ class Split(Snapshot):
         dtype: npt.DTypeLike | None = None,
         trailing_shape: Sequence[int] = (),
         meta: Any = None,
+        rows: RowCounts = "same",
         **kwargs: Any,
     ) -> Any:
         """Apply a function to every block, with one task per partition.
@@ -245,7 +254,9 @@ class Split(Snapshot):
         ----------
         fn : callable
             Gets a block (a tuple, if collections are aligned) as its first argument and
-            returns an array, DataFrame, Series or Index with the same number of rows.
+            returns an array, DataFrame, Series or Index with the same number of rows. If the
+            collection has several blocks along further axes, an array with the sizes of the block
+            along these too.
         *args, **kwargs
             Further arguments, the same for every block; futures arrive as their results.
         dtype : dtype, optional
@@ -253,22 +264,36 @@ class Split(Snapshot):
             this process on an example block: made from the metadata of a Dask array or
             DataFrame, or one row of the first block of a collection in this process.
         trailing_shape : sequence of int
-            With `dtype`: shape of the result for one row; a single number by default.
-        meta : DataFrame, Series, Index, ndarray or sparse matrix, optional
-            Instead of `dtype`: an example of a result of `fn`. Its rows are ignored.
+            With `dtype`: shape of the result for one row (one item, if the collection has blocks
+            along further axes); a single number by default.
+        meta : DataFrame, Series, Index, ndarray, sparse matrix, tuple or dict, optional
+            Instead of `dtype`: an example of a result of `fn`, whose rows are ignored; or
+            ``(name, dtype)`` of a Series, ``{name: dtype}`` of a DataFrame, with the index of
+            the blocks.
+        rows : {"same", "unknown"}
+            Whether `fn` returns as many rows as the block has. "unknown" is for functions that
+            select rows: the new collection has blocks of unknown sizes.
 
         Returns
         -------
         collection
             Blocked like this one: a Dask array, or a Dask DataFrame, Series or Index if `fn`
             returns those; a list of results for collections in this process (which waits for
-            them).
+            them), nested if there are blocks along several axes. Dask DataFrames and Series keep
+            known divisions, unless `fn` is seen to change the index.
 
         Raises
         ------
         InvalidArgumentError
-            If the type of the results is neither given nor can be inferred. In the task, if
-            `fn` returns a different number of rows, or a value of another type.
+            If the type of the results is neither given nor can be inferred, or `rows` is none of
+            its values. In the task, if a block has other columns than the collection, or `fn`
+            returns a different number of rows, a value of another type, or an index outside of
+            the divisions.
+
+        Notes
+        -----
+        Columns of blocks and of results are matched by name: `fn` gets them in the order of the
+        collection. Results are converted to the dtype of all, if that loses nothing.
 
         Examples
         --------
@@ -277,24 +302,38 @@ class Split(Snapshot):
         >>> split([np.arange(2), np.arange(3)]).map_blocks(np.square)
         [array([0, 1]), array([0, 1, 4])]
         """
-        template = Template.given(dtype, trailing_shape, meta) or self._infer(fn, args, kwargs)
-        partitions = list(self)
-        results = [
-            (partition, partition.submit(map_over, template, fn, *args, **kwargs))
-            for partition in partitions
-        ]
-        return self._assemble(results, template, None)
-
-    def _infer(
-        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Template:
         self._check_open()
-        example = self._blocks.example() if isinstance(self._blocks, SupportsExample) else None
-        if example is None:
-            raise InvalidArgumentError(
-                f"map_blocks cannot infer what the function returns for this collection; {HINT}"
-            )
-        return Template.infer(fn, example, args, kwargs)
+        check_rows_option(rows)
+        example = None
+        # To read a stored block takes time, and it has no columns with names.
+        needs_example = (dtype is None and meta is None) or not self._blocks.stored
+        if needs_example and isinstance(self._blocks, SupportsExample):
+            example = self._blocks.example()
+        axes = self._grid.cut_axes
+        template = Template.given(dtype, trailing_shape, meta, axes, example)
+        if template is None:
+            if example is None:
+                raise InvalidArgumentError(
+                    f"map_blocks cannot infer what the function returns for this collection; {HINT}"
+                )
+            template = Template.infer(fn, example, args, kwargs, axes)
+        partitions = list(self)
+        names = self._names(partitions) if example is None else names_of_block(example)
+        divisions = getattr(self._blocks, "divisions", None) if template.keeps_index else None
+        results = []
+        for partition in partitions:
+            bounds = divisions and [
+                divisions[at : at + 2] for at in partition.indexes.positions.tolist()
+            ]
+            task = (map_over, template, names, bounds, rows, fn)
+            results.append((partition, partition.submit(*task, *args, **kwargs)))
+        return self._assemble(results, template, None, rows, divisions)
+
+    def _names(self, partitions: Sequence[Partition]) -> Any:
+        """Return the future of the columns of the first block, None where no task needs it."""
+        if self._blocks.stored or self._grid.cut_axes > 1 or len(partitions) < 2:
+            return None
+        return min(partitions, key=lambda one: _first_block([one])).submit(names_of_first)
 
     def assemble(
         self,
@@ -304,7 +343,7 @@ class Split(Snapshot):
         trailing_shape: Sequence[int] = (),
         meta: Any = None,
         output: int | None = None,
-        same_rows: bool = True,
+        rows: RowCounts = "same",
     ) -> Any:
         """Make a collection from the results of one task per partition.
 
@@ -316,14 +355,14 @@ class Split(Snapshot):
         dtype : dtype, optional
             Dtype of these arrays.
         trailing_shape : sequence of int
-            Their shape without axis 0.
-        meta : DataFrame, Series, Index, ndarray or sparse matrix, optional
-            Instead of `dtype`: an example of a frame.
+            Their shape without axis 0, and without further axes along which there are several
+            blocks.
+        meta : DataFrame, Series, Index, ndarray, sparse matrix, tuple or dict, optional
+            Instead of `dtype`, as for :meth:`map_blocks`.
         output : int, optional
             Which element of each result to use, if the tasks return tuples of such lists.
-        same_rows : bool, default True
-            Whether each block has as many rows as that of this collection; otherwise the numbers of
-            rows are unknown.
+        rows : {"same", "unknown"}
+            Whether each block has as many rows as that of this collection.
 
         Returns
         -------
@@ -333,24 +372,24 @@ class Split(Snapshot):
         Raises
         ------
         InvalidArgumentError
-            If the partitions are not those of one iteration, the blocks form columns, or
+            If the partitions are not those of one iteration, `rows` is none of its values, or
             neither `dtype` nor `meta` is given.
         """
-        template = Template.given(dtype, trailing_shape, meta)
+        template = Template.given(dtype, trailing_shape, meta, self._grid.cut_axes, None)
         if template is None:
             raise InvalidArgumentError(f"assemble() needs the type of the blocks; {HINT}")
-        return self._assemble(results, template, output, same_rows)
+        return self._assemble(results, template, output, rows, None)
 
     def _assemble(
         self,
         results: Iterable[tuple[Partition, Any]],
         template: Template,
         output: int | None,
-        same_rows: bool = True,
+        rows: RowCounts,
+        divisions: Sequence[Any] | None,
     ) -> Any:
         self._check_open()
+        grid = BlockGrid(result_chunks(self._grid, template, rows))
         placed = place_results(self._grid, results)
-        counts = self._grid.row_counts
-        rows = tuple((counts if same_rows else np.full_like(counts, UNKNOWN)).tolist())
-        made = ResultBlocks(rows, template.trailing_shape, template.dtype, output, template.meta)
+        made = ResultBlocks(grid, template.dtype, output, template.meta, divisions)
         return self._executor.assemble(placed, made)

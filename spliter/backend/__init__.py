@@ -31,6 +31,7 @@ from spliter.backend.bases import (
 from spliter.backend.contents import (
     check_rows,
     concatenate,
+    concatenate_grid,
     count_rows,
     has_rows,
     is_sparse,
@@ -92,6 +93,7 @@ __all__ = [
     "blocks_of",
     "check_rows",
     "concatenate",
+    "concatenate_grid",
     "count_rows",
     "executor_of_future",
     "futures_in",

@@ -17,6 +17,7 @@ from spliter._grid import BlockGrid, IntArray
 from spliter._pace import Following, Pace, Prefetch
 from spliter._planner import Location, Placement, PlannedPartition
 from spliter._read_ahead import Fetches, ReadAhead
+from spliter.backend.contents import nested
 from spliter.backend.protocols import (
     BlockSource,
     Executor,
@@ -193,14 +194,18 @@ class ExecutorBase(ABC):
         return dict.fromkeys(locations)
 
     def assemble(self, results: Sequence[tuple[IntArray, Any]], made: ResultBlocks) -> Any:
-        """Wait for the new blocks and return them as a list, in the order of the collection."""
-        blocks: list[Any] = [None] * len(made.rows)
+        """Wait for the new blocks and return them as a list, in the order of the collection.
+
+        If there are several blocks along other axes than the first, the list is nested, as
+        ``numpy.block`` takes it.
+        """
+        blocks: list[Any] = [None] * made.grid.nblocks
         for positions, future in results:
             result = future.result()
             new = result if made.output is None else result[made.output]
             for position, block in zip(positions.tolist(), new, strict=True):
                 blocks[position] = block
-        return blocks
+        return nested(blocks, made.grid.shape)
 
     def blocking_call_allowed(self) -> bool:
         """Return whether this thread may wait: always, as there is no event loop."""

@@ -172,23 +172,25 @@ class ResultBlocks:
 
     Parameters
     ----------
-    rows : tuple of int
-        Rows of each block; ``-1`` if unknown.
-    trailing_shape : tuple of int
-        Extent along the further axes.
+    grid : BlockGrid
+        Grid of the new blocks: that of the collection that was split, and one block along each
+        further axis of the results. Sizes of frames are those of their rows.
     dtype : dtype or None
         Dtype of arrays; ``None`` for frames.
     output : int or None
         Which element of a task's result is the list of blocks; ``None`` if the result is.
     meta : DataFrame, Series, Index or sparse matrix, or None
         An empty frame or matrix like the blocks; ``None`` for other arrays.
+    divisions : sequence or None
+        Of frames: smallest labels of the index of each block, and the largest of the last one;
+        ``None`` if unknown. From the attribute `divisions` of the opened blocks, if they have it.
     """
 
-    rows: tuple[int, ...]
-    trailing_shape: tuple[int, ...]
+    grid: BlockGrid
     dtype: np.dtype[Any] | None
     output: int | None = None
     meta: Any = None
+    divisions: Sequence[Any] | None = None
 
 
 class Locator(Protocol):

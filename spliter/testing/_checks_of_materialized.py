@@ -119,6 +119,28 @@ class MaterializedChecks(BackendHooks):
         pairs = parts.map_blocks(_programs.pairs, dtype=np.int64, trailing_shape=(2,))
         np.testing.assert_array_equal(self.values_of(pairs), np.stack([ITEMS, -ITEMS], axis=1))
 
+    def test_map_blocks_of_a_grid(self) -> None:
+        chunks = ((2, 1, 3), (1, 2, 2), (2, 1))
+        blocks = index_encoded_blocks(chunks)
+        collection = self.distribute_grid(blocks, chunks, self.in_turn(len(blocks)))
+        if collection is None:
+            pytest.skip("the engine has no collections with blocks along several axes")
+        items = np.arange(6 * 5 * 3).reshape(6, 5, 3)
+        parts = split(collection, partitions_per_location=2)
+        squares = parts.map_blocks(_programs.power, 2, dtype=np.int64)
+        np.testing.assert_array_equal(self.values_of(squares), items**2)
+        pairs = parts.map_blocks(_programs.pairs, dtype=np.int64, trailing_shape=(2,))
+        np.testing.assert_array_equal(self.values_of(pairs), np.stack([items, -items], axis=-1))
+        with pytest.raises(InvalidArgumentError, match="keep the sizes along these"):
+            self.values_of(parts.map_blocks(_programs.first_columns, dtype=np.int64))
+
+    def test_map_blocks_with_other_rows(self) -> None:
+        parts = self.split_of(*LENGTHS)
+        even = parts.map_blocks(_programs.even, dtype=np.int64, rows="unknown")
+        np.testing.assert_array_equal(self.values_of(even), ITEMS[ITEMS % 2 == 0])
+        with pytest.raises(InvalidArgumentError, match="pass rows='unknown'"):
+            self.values_of(parts.map_blocks(_programs.even, dtype=np.int64))
+
     def test_collection_of_what_tasks_return(self) -> None:
         with split(self.encoded(LENGTHS), materialize=True) as parts:
             results = [(part, part.submit(_programs.cut_twice)) for part in parts]

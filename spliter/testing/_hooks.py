@@ -134,11 +134,13 @@ class BackendHooks(abc.ABC):
         Returns
         -------
         ndarray
-            By default, lists are concatenated and anything else is converted to an array.
+            By default, lists are concatenated, nested ones as by ``numpy.block``, and anything else
+            is converted to an array.
         """
-        return (
-            np.concatenate(collection) if isinstance(collection, list) else np.asarray(collection)
-        )
+        if not isinstance(collection, list):
+            return np.asarray(collection)
+        is_nested = isinstance(collection[0], list)
+        return np.block(collection) if is_nested else np.concatenate(collection)
 
     def where_it_runs(self) -> Callable[[Partition], str] | None:
         """Return a function that, run in a task, returns the location it runs at.

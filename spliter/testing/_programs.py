@@ -168,7 +168,17 @@ def power(block: Any, exponent: int) -> Any:
 
 def pairs(block: Any) -> Any:
     """Return each item next to its negative."""
-    return np.stack([block, -block], axis=1)
+    return np.stack([block, -block], axis=-1)
+
+
+def first_columns(block: Any) -> Any:
+    """Return the items of the first column of axis 1."""
+    return block[:, :1]
+
+
+def even(block: Any) -> Any:
+    """Return the even items."""
+    return block[block % 2 == 0]
 
 
 def cut_twice(partition: Partition) -> tuple[list[Any], list[Any]]:

@@ -11,7 +11,9 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from dask import compute
 from distributed import Client
+from scipy.sparse import csr_matrix
 
 from spliter import InvalidArgumentError, split
 from tests.dask_backend.programs import spread
@@ -102,7 +104,7 @@ def test_results_that_are_not_as_expected_are_refused_at_the_task(frame: Any) ->
     parts = split(frame)
     rows = np.zeros((1, 2))
     cases: list[tuple[Any, dict[str, Any], str]] = [
-        (lambda block: block[["b"]], {"meta": FRAME[["a"]]}, r"columns \['b'\] for block \(\d,\)"),
+        (lambda block: block[["b"]], {"meta": FRAME[["a"]]}, r"block \(\d,\) has columns \['b'\]"),
         (lambda block: block["b"], {"meta": FRAME[["a"]]}, "returned a Series for block"),
         (lambda block: block["b"], {"dtype": float}, "returned a Series .* dtype= is for arrays"),
         (lambda block: block.to_numpy(), {"dtype": float}, r"pass trailing_shape=\(3,\)"),
@@ -115,3 +117,186 @@ def test_results_that_are_not_as_expected_are_refused_at_the_task(frame: Any) ->
         parts.map_blocks(np.sqrt, meta=rows, dtype=float)
     with pytest.raises(InvalidArgumentError, match="needs a dtype"):
         parts.map_blocks(np.sqrt, trailing_shape=(2,))
+
+
+IMAGE = np.arange(600.0).reshape(20, 30)
+
+
+def test_grids_of_several_axes(client: Client) -> None:
+    image = da.from_array(IMAGE, chunks=(7, 8)).persist()
+    assert image.numblocks == (3, 4)
+    made = split(image).map_blocks(np.sqrt)
+    assert (made.chunks, made.dtype) == (image.chunks, image.dtype)
+    np.testing.assert_array_equal(made.compute(), np.sqrt(IMAGE))
+    signs = split(made.persist()).map_blocks(lambda block: block > 3)
+    np.testing.assert_array_equal(signs.compute(), np.sqrt(IMAGE) > 3)
+    # Colours along an axis of one block may become others, or none.
+    pixels = da.from_array(np.stack([IMAGE, -IMAGE, IMAGE], axis=2), chunks=(7, 8, 3)).persist()
+    grey = split(pixels).map_blocks(lambda block: block.mean(axis=2))
+    np.testing.assert_array_equal(grey.compute(), pixels.mean(axis=2).compute())
+    weights = da.ones(20, chunks=7).persist()
+    scaled = split(image, weights).map_blocks(lambda pair: pair[0] * pair[1][:, None] * 2)
+    np.testing.assert_array_equal(scaled.compute(), IMAGE * 2)
+
+
+def test_functions_that_change_the_blocks_of_a_grid_are_refused(client: Client) -> None:
+    parts = split(da.from_array(IMAGE, chunks=(7, 8)).persist())
+    with pytest.raises(InvalidArgumentError, match=r"at least 2 axes.* got shape \(1,\)"):
+        parts.map_blocks(lambda block: block.sum(axis=1))
+    with pytest.raises(InvalidArgumentError, match="an array, as the collection has blocks along"):
+        parts.map_blocks(pd.DataFrame)
+    with pytest.raises(InvalidArgumentError, match=r"shape \(\d, 1\).*keep the sizes along these"):
+        parts.map_blocks(lambda block: block[:, :1]).compute()
+    with pytest.raises(InvalidArgumentError, match="rows='unknown' needs blocks of whole rows"):
+        parts.map_blocks(np.sqrt, rows="unknown")
+
+
+def test_masked_and_sparse_blocks_of_a_grid(client: Client) -> None:
+    masked = da.ma.masked_less(da.from_array(IMAGE, chunks=(7, 8)), 300).persist()
+    made = split(masked).map_blocks(np.negative).compute()
+    assert made.mask.sum() == 300
+    assert made.sum() == -IMAGE[IMAGE >= 300].sum()
+    sparse = split(da.from_array(IMAGE, chunks=(7, 8)).map_blocks(csr_matrix).persist())
+    doubled = sparse.map_blocks(lambda block: block * 2)
+    np.testing.assert_array_equal(doubled.compute().toarray(), IMAGE * 2)
+
+
+def test_functions_that_select_rows(frame: Any) -> None:
+    parts = split(frame)
+    for select in (lambda block: block[block["a"] % 7 == 0], lambda block: block.iloc[1:-1]):
+        with pytest.raises(InvalidArgumentError, match="pass rows='unknown' if it selects rows"):
+            parts.map_blocks(select).compute()
+        made = parts.map_blocks(select, rows="unknown")
+        expected = frame.map_partitions(select)
+        pd.testing.assert_frame_equal(made.compute(), expected.compute())
+        assert made.divisions == frame.divisions
+        assert made.loc[103:130]["a"].sum().compute() == expected.loc[103:130]["a"].sum().compute()
+    numbers = parts.map_blocks(lambda block: block["b"].to_numpy()[:1], rows="unknown")
+    assert np.isnan(numbers.shape[0])
+    assert numbers.compute().tolist() == FRAME["b"][::12].tolist()
+    with pytest.raises(InvalidArgumentError, match=r"rows must be .* got 3; .* functools.partial"):
+        parts.map_blocks(pd.DataFrame.head, rows=3)  # type: ignore[arg-type]
+
+
+def test_meta_as_dask_takes_it(frame: Any) -> None:
+    parts = split(frame)
+    series = parts.map_blocks(lambda block: block["a"] / 2, meta=("a", "f8"))
+    assert (series.name, series.dtype, series.divisions) == ("a", np.float64, frame.divisions)
+    pd.testing.assert_series_equal(series.compute(), FRAME["a"] / 2)
+    for meta in ({"a": "i8", "b": "f8"}, [("a", "i8"), ("b", "f8")]):
+        made = parts.map_blocks(lambda block: block[["a", "b"]], meta=meta)
+        assert made.divisions == frame.divisions
+        pd.testing.assert_frame_equal(made.compute(), FRAME[["a", "b"]])
+    with pytest.raises(InvalidArgumentError, match=r"neither \(name, dtype\) nor"):
+        parts.map_blocks(pd.DataFrame.copy, meta=("a", "no dtype"))
+    with pytest.raises(InvalidArgumentError, match="meta is a str; pass an array"):
+        parts.map_blocks(pd.DataFrame.copy, meta="f8")
+
+
+def test_divisions_are_kept_only_with_the_index(client: Client, frame: Any) -> None:
+    parts = split(frame)
+    assert parts.map_blocks(pd.DataFrame.copy).divisions == frame.divisions
+    numbered = dd.from_pandas(FRAME.reset_index(), npartitions=5).persist()
+    for collection in (frame, numbered):
+        fresh = split(collection).map_blocks(lambda block: block.reset_index(drop=True))
+        assert not fresh.known_divisions
+        assert fresh.compute().index.tolist() == list(range(12)) * 5
+    wrong = parts.map_blocks(lambda block: block.set_axis(block.index + 1), meta=FRAME)
+    with pytest.raises(InvalidArgumentError, match=r"for block \(\d,\).*clear_divisions"):
+        wrong.compute()
+    cleared = split(frame.clear_divisions().persist())
+    shifted = cleared.map_blocks(lambda block: block.set_axis(block.index + 1), meta=FRAME)
+    assert shifted.compute().index.tolist() == [label + 1 for label in FRAME.index]
+
+
+def differing(client: Client, blocks: Any, kind: str) -> Any:
+    """Return blocks at several workers as a collection of a kind."""
+    if kind == "futures":
+        workers = sorted(client.scheduler_info()["workers"])
+        return [
+            client.submit(lambda block: block, block, workers=workers[at % 2], pure=False)
+            for at, block in enumerate(blocks)
+        ]
+    if kind == "list":
+        return list(blocks)
+    return dd.from_map(lambda at: blocks[at], range(len(blocks)), meta=blocks[0][:0]).persist()
+
+
+@pytest.mark.parametrize("kind", ["futures", "list", "from_map"])
+def test_columns_of_blocks_are_matched_by_name(client: Client, kind: str) -> None:
+    numbers = FRAME[["a", "b"]]
+    arrays = {"dtype": float, "trailing_shape": (2,)}
+    parts = split(differing(client, [numbers[:5], numbers[5:][["b", "a"]]], kind))
+    made = parts.map_blocks(pd.DataFrame.to_numpy, **arrays)
+    found = np.concatenate(made) if kind == "list" else made.compute()
+    np.testing.assert_array_equal(found, numbers.to_numpy())
+    others = [numbers[:5], numbers[5:].rename(columns={"b": "x"})]
+    parts = split(differing(client, others, kind))
+    with pytest.raises(InvalidArgumentError, match=r"\['a', 'x'\], expected \['a', 'b'\]"):
+        getattr(parts.map_blocks(pd.DataFrame.to_numpy, **arrays), "compute", list)()
+
+
+def test_columns_of_results_are_matched_by_name(frame: Any) -> None:
+    def turned(block: Any) -> Any:
+        return block[["b", "a"]] if block["a"].iloc[0] else block[["a", "b"]]
+
+    made = split(frame).map_blocks(turned, meta=FRAME[["a", "b"]])
+    pd.testing.assert_frame_equal(made.compute(), FRAME[["a", "b"]])
+    assert made.to_dask_array(lengths=True).compute()[-1].tolist() == [59.0, 59 / 4]
+
+
+def test_dtypes_of_results(client: Client, frame: Any) -> None:
+    """Dask copies blocks into the dtype of the first one, and sums in that of the metadata."""
+
+    def halved_later(block: Any) -> Any:
+        return block if block[0] == 0 else block / 4
+
+    numbers = da.arange(12, chunks=4).persist()
+    parts = split(numbers)
+    with pytest.raises(InvalidArgumentError, match=r"dtype float64, expected int64; pass dtype="):
+        parts.map_blocks(halved_later, dtype=np.int64).compute()
+    made = parts.map_blocks(halved_later, dtype=np.float64)
+    assert {block.dtype for block in compute(*made.to_delayed())} == {np.dtype(float)}
+    assert made.compute().tolist() == [0, 1, 2, 3, *(np.arange(4, 12) / 4)]
+    swapped = parts.map_blocks(lambda block: block.astype(">i8"), dtype=np.int64)
+    assert swapped.sum().compute() == 66
+    names = parts.map_blocks(lambda block: block.astype(str), dtype="U24")
+    assert names.compute().tolist() == [str(at) for at in range(12)]
+    with pytest.raises(InvalidArgumentError, match="dtype <U2, expected <U1"):
+        parts.map_blocks(lambda block: np.array([str(at) for at in block])).compute()
+
+    def missing_later(block: Any) -> Any:
+        return block[["a"]].where(block["a"] != 30) if block["a"].iloc[0] else block[["a"]]
+
+    with pytest.raises(InvalidArgumentError, match="dtype float64, expected int64; pass that as"):
+        split(frame).map_blocks(missing_later).compute()
+    mended = split(frame).map_blocks(missing_later, meta={"a": "f8"})
+    assert mended["a"].isna().sum().compute() == 1
+
+
+def test_masked_results_of_some_blocks(client: Client) -> None:
+    def masked_later(block: Any) -> Any:
+        return np.ma.masked_greater(block, 9) if block[0] else block
+
+    made = split(da.arange(12, chunks=4).persist()).map_blocks(masked_later, dtype=np.int64)
+    assert made.compute().sum() == made.sum().compute() == 45
+    assert made.mean().compute() == 4.5
+
+
+def test_empty_blocks(client: Client) -> None:
+    rows = da.from_array(np.arange(6), chunks=((0, 3, 3),)).persist()
+    made = split(rows).map_blocks(lambda block: np.array(list(block)), dtype=np.int64)
+    assert {block.dtype for block in compute(*made.to_delayed())} == {np.dtype(np.int64)}
+    blocks = [FRAME[:0][["a", "b"]], FRAME[["a", "b"]]]
+    sums = split(differing(client, blocks, "from_map")).map_blocks(
+        lambda block: block.apply(lambda row: row["a"] + row["b"], axis=1), meta=(None, "f8")
+    )
+    pd.testing.assert_series_equal(sums.compute(), FRAME["a"] + FRAME["b"])
+
+
+def test_categories_that_blocks_make_are_unknown(frame: Any) -> None:
+    made = split(frame).map_blocks(lambda block: block["a"].astype("category"))
+    assert not made.cat.known
+    known = made.cat.as_known()
+    codes = known.cat.codes.compute()
+    assert known.cat.categories[codes].tolist() == list(range(60))

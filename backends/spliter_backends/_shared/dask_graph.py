@@ -51,12 +51,15 @@ class BlockValues:
         Bytes of each block if the collection's metadata determine them.
     meta : object
         An empty block, for arrays and DataFrames; ``None`` for other collections.
+    divisions : tuple or None
+        Of DataFrames, if known.
     """
 
     grid: BlockGrid
     values: Sequence[Any]
     nbytes: IntArray | None
     meta: Any = None
+    divisions: tuple[Any, ...] | None = None
 
     @property
     def lazy(self) -> bool:
@@ -91,7 +94,8 @@ def block_values(collection: Any) -> BlockValues:
     values = _values(collection)
     if not is_array(collection):
         meta = collection._meta if hasattr(type(collection), "_meta") else None
-        return BlockValues(BlockGrid.of_unknown_sizes(len(values)), values, None, meta)
+        grid = BlockGrid.of_unknown_sizes(len(values))
+        return BlockValues(grid, values, None, meta, _divisions(collection, len(values)))
     if not collection.chunks:
         raise UnsupportedCollectionError(
             "a Dask array without axes has no blocks; split an array of at least one axis"
@@ -124,7 +128,10 @@ def example_block(meta: Any, grid: BlockGrid) -> Any:
         return None
     from dask.dataframe.dispatch import meta_nonempty
 
-    return meta_nonempty(meta)
+    example = meta_nonempty(meta)
+    if hasattr(example, "iloc") and example.index.dtype.kind == "i":
+        example.index += 1  # other labels than those that a new index has
+    return example
 
 
 def persist_collections(collections: Sequence[Any], **settings: Any) -> list[Any]:
@@ -221,6 +228,13 @@ def _has_client() -> bool:
     except ValueError:
         return False
     return True
+
+
+def _divisions(collection: Any, nblocks: int) -> tuple[Any, ...] | None:
+    """Return the known divisions of a frame, of which Dask may have fused blocks."""
+    if not getattr(type(collection), "known_divisions", None) or not collection.known_divisions:
+        return None
+    return collection.divisions if len(collection.divisions) == nblocks + 1 else None
 
 
 def _dense_sizes(array: Any, grid: BlockGrid) -> IntArray | None:

@@ -132,7 +132,7 @@ def assemble_blocks(
 
     See :meth:`.executor.CompssExecutor.assemble`.
     """
-    blocks: list[Any] = [None] * len(made.rows)
+    blocks: list[Any] = [None] * made.grid.nblocks
     for positions, future in results:
         places = positions.tolist()
         if runtime_is_up():
@@ -152,4 +152,4 @@ def assemble_blocks(
             parts = value if made.output is None else value[made.output]
         for place, part in zip(places, parts, strict=True):
             blocks[place] = part
-    return CompssCollection(blocks, BlockGrid((made.rows, *((n,) for n in made.trailing_shape))))
+    return CompssCollection(blocks, made.grid)

@@ -67,6 +67,8 @@ class CollectionBlocks:
         default the one with the same rows.
     meta : object
         The collection's empty block; ``None`` for lists and bags.
+    divisions : tuple or None
+        Of a DataFrame, if known.
     """
 
     grid: BlockGrid
@@ -74,6 +76,7 @@ class CollectionBlocks:
     nbytes: IntArray | None
     matching: IntArray | None = None
     meta: Any = None
+    divisions: tuple[Any, ...] | None = None
 
 
 class BlockOwner(Protocol):
@@ -230,6 +233,11 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         if any(example is None for example in examples):
             return None
         return tuple(examples) if len(examples) > 1 else examples[0]
+
+    @property
+    def divisions(self) -> tuple[Any, ...] | None:
+        """The divisions of the first collection, if they are known."""
+        return self._members[0].divisions
 
     def futures(self) -> tuple[Sequence[Future[Any]], ...]:
         """Return the futures of all blocks; empty after :meth:`close`."""

@@ -114,7 +114,9 @@ def _open(collection: Any) -> CollectionBlocks:
             "the cluster; call x = x.persist() and split that, or use split(x, persist=True) or "
             "backend='local'"
         )
-    return CollectionBlocks(found.grid, found.values, found.nbytes, meta=found.meta)
+    return CollectionBlocks(
+        found.grid, found.values, found.nbytes, meta=found.meta, divisions=found.divisions
+    )
 
 
 def _open_element(at: int, value: Any) -> Future[Any]:

@@ -77,7 +77,7 @@ class DataClayArray:
         return [None if one is None else Location(str(one)) for one in found]
 
     def compute(self) -> Any:
-        """Fetch all blocks and concatenate them, along axis 0 if they are not arrays.
+        """Fetch all blocks and concatenate them.
 
         Raises
         ------
@@ -86,19 +86,13 @@ class DataClayArray:
         BlockTimeoutError
             If blocks keep moving.
         """
-        from spliter.backend import concatenate
+        from spliter.backend import concatenate_grid
         from spliter_backends.dataclay.message import decode
 
         session = current_session()
         messages = session.wait(_pull_blocks(session, self.object_ids, BlockGrid(self.chunks)))
         contents = [decode(it)[1]["_dc_property_content"] for it in messages]
-        shape = BlockGrid(self.chunks).shape
-        if self.nblocks == shape[0]:
-            return concatenate(contents)
-        grid = np.empty(shape, dtype=object)
-        for at, content in zip(np.ndindex(shape), contents, strict=True):
-            grid[at] = content
-        return np.block(grid.tolist())
+        return concatenate_grid(contents, BlockGrid(self.chunks).shape)
 
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None

@@ -149,14 +149,15 @@ class DataClayExecutor(ExecutorBase):
             self.submit(_keep, (future, made.output), {}, self.location_of(future))
             for _, future in results
         ]
-        object_ids: list[Any] = [None] * len(made.rows)
-        nbytes = np.zeros(len(made.rows), dtype=np.int64)
-        rows = list(made.rows)
+        object_ids: list[Any] = [None] * made.grid.nblocks
+        nbytes = np.zeros(made.grid.nblocks, dtype=np.int64)
+        rows = made.grid.row_counts.copy()
         for (positions, _), future in zip(results, futures, strict=True):
             for position, block in zip(positions.tolist(), future.result(), strict=True):
-                object_ids[position], nbytes[position], rows[position] = block
-        chunks = (tuple(rows), *((size,) for size in made.trailing_shape))
-        return DataClayArray(tuple(object_ids), chunks, made.dtype, nbytes)
+                object_ids[position], nbytes[position], count = block
+                rows[made.grid.rows(position)] = count
+        grid = made.grid.with_row_counts(rows)
+        return DataClayArray(tuple(object_ids), grid.chunks, made.dtype, nbytes)
 
     def submit(
         self,

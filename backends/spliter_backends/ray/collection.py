@@ -9,7 +9,7 @@ import numpy as np
 from ray import ObjectRef
 
 from spliter import BlockGrid, InvalidArgumentError
-from spliter.backend import concatenate
+from spliter.backend import concatenate_grid
 from spliter_backends.ray.future import wait_for_results
 
 
@@ -62,12 +62,6 @@ class RayArray:
         return BlockGrid(self.chunks).extent
 
     def compute(self) -> Any:
-        """Fetch all blocks and concatenate them, along axis 0 if they are not arrays."""
+        """Fetch all blocks and concatenate them."""
         contents = wait_for_results(self.blocks)
-        shape = BlockGrid(self.chunks).shape
-        if self.nblocks == shape[0]:
-            return concatenate(contents)
-        grid = np.empty(shape, dtype=object)
-        for at, content in zip(np.ndindex(shape), contents, strict=True):
-            grid[at] = content
-        return np.block(grid.tolist())
+        return concatenate_grid(contents, BlockGrid(self.chunks).shape)

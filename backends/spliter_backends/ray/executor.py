@@ -105,7 +105,7 @@ class RayExecutor(ExecutorBase):
 
     def assemble(self, results: Sequence[tuple[IntArray, Any]], made: ResultBlocks) -> RayArray:
         """Return the blocks made by tasks as a collection; they stay where they were made."""
-        blocks: list[Any] = [None] * len(made.rows)
+        blocks: list[Any] = [None] * made.grid.nblocks
         for positions, future in results:
             location = self.location_of(future)
             cut = SEPARATE.options(
@@ -116,8 +116,7 @@ class RayExecutor(ExecutorBase):
             own = [cut] if len(positions) == 1 else cut
             for position, block in zip(positions.tolist(), own, strict=True):
                 blocks[position] = block
-        chunks = (made.rows, *((size,) for size in made.trailing_shape))
-        return RayArray(tuple(blocks), chunks, made.dtype)
+        return RayArray(tuple(blocks), made.grid.chunks, made.dtype)
 
     def submit(
         self,

@@ -351,7 +351,7 @@ class Passes:
             zip(self.partitions, self.futures, strict=True),
             meta=example,
             output=output,
-            same_rows=self.kinds[node] == ROWS,
+            rows="same" if self.kinds[node] == ROWS else "unknown",
         )
 
 

@@ -15,7 +15,7 @@ from dask._task_spec import Task, TaskRef
 from dask.highlevelgraph import HighLevelGraph, Layer
 from dask.typing import Key
 
-from spliter.backend import UNKNOWN, IntArray, ResultBlocks
+from spliter.backend import UNKNOWN, BlockGrid, IntArray, ResultBlocks
 from spliter_backends.dask.internals.client import unfused_task
 from spliter_backends.dask.scheduler.pins import EXTRACTED
 
@@ -35,16 +35,22 @@ def assemble_blocks(results: Sequence[tuple[IntArray, Any]], made: ResultBlocks)
         return _frame(name, results, made)
     from dask.array import Array
 
-    layer = ExtractedBlocks(name, results, len(made.trailing_shape), made.output)
-    rows = tuple(float("nan") if count == UNKNOWN else count for count in made.rows)
-    chunks = (rows, *((size,) for size in made.trailing_shape))
+    layer = ExtractedBlocks(name, results, made.grid, made.output)
+    chunks = tuple(
+        tuple(float("nan") if size == UNKNOWN else size for size in axis)
+        for axis in made.grid.chunks
+    )
     graph = HighLevelGraph.from_collections(name, layer, dependencies=())
     return Array(graph, name, chunks=chunks, dtype=made.dtype, meta=made.meta)
 
 
 def _frame(name: str, results: Sequence[tuple[IntArray, Any]], made: ResultBlocks) -> Any:
-    """Return a Dask DataFrame, Series or Index with unknown divisions."""
+    """Return a Dask DataFrame, Series or Index.
+
+    Categories become unknown: blocks may have others than the example from which `meta` was made.
+    """
     import dask.dataframe as dd
+    from dask.dataframe.utils import clear_known_categories
 
     tasks: dict[Key, Any] = {}
     for positions, future in results:
@@ -54,8 +60,10 @@ def _frame(name: str, results: Sequence[tuple[IntArray, Any]], made: ResultBlock
         for at, position in enumerate(positions.tolist()):
             key = (name, position)
             tasks[key] = unfused_task(key, extract_block, TaskRef(future.key), at, made.output)
-    keys = [(name, position) for position in range(len(made.rows))]
-    return dd.from_graph(tasks, made.meta, (None,) * (len(keys) + 1), keys, EXTRACTED)
+    keys = [(name, position) for position in range(made.grid.nblocks)]
+    divisions = made.divisions or (None,) * (len(keys) + 1)
+    meta = clear_known_categories(made.meta)
+    return dd.from_graph(tasks, meta, tuple(divisions), keys, EXTRACTED)
 
 
 class ExtractedBlocks(Layer):
@@ -67,8 +75,8 @@ class ExtractedBlocks(Layer):
         Name of the collection.
     results : sequence of (ndarray of int64, future)
         Positions of blocks, and the future of their list.
-    further : int
-        Number of axes after the first one.
+    grid : BlockGrid
+        Of the collection.
     output : int, optional
         Index of the list, if results are tuples of lists.
     """
@@ -77,21 +85,21 @@ class ExtractedBlocks(Layer):
         self,
         name: str,
         results: Sequence[tuple[IntArray, Any]],
-        further: int,
+        grid: BlockGrid,
         output: int | None,
     ) -> None:
         super().__init__()
         self.name = name
         self._results = tuple(results)
-        self._further = (0,) * further
+        self._grid = grid
         self._output = output
 
     @cached_property
     def _tasks(self) -> dict[Key, Task]:
         tasks: dict[Key, Task] = {}
         for positions, future in self._results:
-            for at, position in enumerate(positions.tolist()):
-                key = (self.name, position, *self._further)
+            for at, index in enumerate(self._grid.indexes(positions)):
+                key: Key = (self.name, *index)
                 tasks[key] = unfused_task(key, extract_block, future, at, self._output)
         return tasks
 
@@ -114,9 +122,9 @@ class ExtractedBlocks(Layer):
     def get_output_keys(self) -> Set[Key]:
         """Return the keys of all blocks."""
         return {
-            (self.name, position, *self._further)
+            (self.name, *index)
             for positions, _ in self._results
-            for position in positions.tolist()
+            for index in self._grid.indexes(positions)
         }
 
 
