@@ -331,7 +331,8 @@ class Split(Snapshot):
 
     def _names(self, partitions: Sequence[Partition]) -> Any:
         """Return the future of the columns of the first block, None where no task needs it."""
-        if self._blocks.stored or self._grid.cut_axes > 1 or len(partitions) < 2:
+        may_have_columns = getattr(self._blocks, "may_have_columns", not self._blocks.stored)
+        if not may_have_columns or self._grid.cut_axes > 1 or len(partitions) < 2:
             return None
         return min(partitions, key=lambda one: _first_block([one])).submit(names_of_first)
 

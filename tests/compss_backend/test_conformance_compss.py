@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from spliter import Partition, split
+from spliter.backend import concatenate_grid
 from spliter.testing import BackendTests, _programs
 from spliter.testing._hooks import Block
 from tests.compss_backend.conftest import NODES
@@ -46,7 +47,7 @@ class CompssTests(BackendTests):
         return self.make(blocks, chunks, placement)
 
     def values_of(self, collection: Any) -> npt.NDArray[Any]:
-        return np.concatenate(collection.gather())
+        return np.asarray(concatenate_grid(collection.gather(), collection.grid.shape))
 
 
 class TestWithoutRuntime(CompssTests):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
+import numpy as np
 from dask.typing import Key
 from distributed import Client, Future
 from distributed.protocol.pickle import dumps
@@ -238,6 +239,11 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
     def divisions(self) -> tuple[Any, ...] | None:
         """The divisions of the first collection, if they are known."""
         return self._members[0].divisions
+
+    @property
+    def may_have_columns(self) -> bool:
+        """Whether some blocks are no NumPy arrays, as far as the client has been notified."""
+        return any(future.type is not np.ndarray for one in self._members for future in one.futures)
 
     def futures(self) -> tuple[Sequence[Future[Any]], ...]:
         """Return the futures of all blocks; empty after :meth:`close`."""
