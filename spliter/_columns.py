@@ -140,7 +140,9 @@ def match_columns(block: Any, names: list[Hashable] | None, whose: str, advice: 
     if found == names:
         return block
     if not found or not names or len(found) != len(names) or set(found) != set(names):
-        raise InvalidArgumentError(f"{whose} has columns {found}, expected {names}; {advice}")
+        raise InvalidArgumentError(
+            f"{whose} has columns {found or '(none)'}, expected {names or '(none)'}; {advice}"
+        )
     return select(block, names)
 
 

@@ -103,12 +103,13 @@ def _check_divisions(
     if not len(made) or made is given or made.equals(given):
         return
     low, high = bounds
-    first, last = made.min(), made.max()
-    if not (low <= first and (last < high or (is_last and last == high))):
+    if made.dtype != given.dtype or not (
+        low <= made.min() and (made.max() < high or (is_last and made.max() == high))
+    ):
         raise InvalidArgumentError(
-            f"map_blocks: the function returned an index from {first} to {last} for block "
-            f"{index}, whose divisions are {low} and {high}; if it changes the index, split "
-            "frame.clear_divisions().persist()"
+            f"map_blocks: the index of the result for block {index} ({made[0]}, ...) is not in its "
+            f"divisions, {low} to {high}; pass an empty result with its own index as meta=, or "
+            "split frame.clear_divisions().persist()"
         )
 
 

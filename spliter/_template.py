@@ -275,13 +275,15 @@ def _cast(result: Any, like: Any, whose: str) -> Any:
     """Return a result with the dtypes of a frame or template; reject those that lose values."""
     is_array = isinstance(like, Template)
     found, wanted = _dtypes(result), _dtypes(like)
+    if any(one is None for one in found):  # not "in": NumPy equates None with float64
+        raise InvalidArgumentError(f"{whose}, expected an array")
     if found == wanted:
         return result
     is_empty = not count_rows(result)
     if is_empty and not is_array:
         return like
     for at, (one, other) in enumerate(zip(found, wanted, strict=True)):
-        if one is None or not (is_empty or _fits(one, other)):
+        if not (is_empty or _fits(one, other)):
             column = f" in column {result.columns[at]!r}" if len(found) > 1 else ""
             fix = f"dtype={str(one)!r}" if is_array else "that as meta="
             raise InvalidArgumentError(
@@ -310,4 +312,8 @@ def _fits(found: Any, wanted: Any) -> bool:
         return found.names == wanted.names and np.can_cast(found, wanted, "safe")
     if hasattr(found, "categories") and hasattr(wanted, "categories"):
         return bool(found.ordered == wanted.ordered)
-    return type(found) is type(wanted) and found.type is str  # texts in another storage
+    if type(found) is not type(wanted) or found.kind not in "biufO":
+        return False
+    if found.kind == "O":  # texts in another storage
+        return bool(found.type is wanted.type is str)
+    return np.can_cast(found.numpy_dtype, wanted.numpy_dtype, "safe")  # numbers that may be missing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 from typing import Any
 
@@ -202,8 +203,12 @@ def test_divisions_are_kept_only_with_the_index(client: Client, frame: Any) -> N
         assert not fresh.known_divisions
         assert fresh.compute().index.tolist() == list(range(12)) * 5
     wrong = parts.map_blocks(lambda block: block.set_axis(block.index + 1), meta=FRAME)
-    with pytest.raises(InvalidArgumentError, match=r"for block \(\d,\).*clear_divisions"):
+    with pytest.raises(InvalidArgumentError, match=r"block \(\d,\).*clear_divisions"):
         wrong.compute()
+    by_kind = functools.partial(parts.map_blocks, lambda block: block.groupby("c").sum())
+    with pytest.raises(InvalidArgumentError, match=r"\(x, ...\) is not in its divisions"):
+        by_kind(meta={"a": "i8", "b": "f8"}, rows="unknown").compute()
+    assert by_kind(rows="unknown").compute()["a"].sum() == FRAME["a"].sum()
     cleared = split(frame.clear_divisions().persist())
     shifted = cleared.map_blocks(lambda block: block.set_axis(block.index + 1), meta=FRAME)
     assert shifted.compute().index.tolist() == [label + 1 for label in FRAME.index]
@@ -270,6 +275,9 @@ def test_dtypes_of_results(client: Client, frame: Any) -> None:
 
     with pytest.raises(InvalidArgumentError, match="dtype float64, expected int64; pass that as"):
         split(frame).map_blocks(missing_later).compute()
+    texts = dd.from_pandas(pd.DataFrame({"s": ["x", "y"] * 6}), npartitions=3).persist()
+    coded = split(texts).map_blocks(lambda block: block["s"].map({"x": 1, "y": 2}))
+    assert coded.sum().compute() == 18  # integers, though the example has none of these texts
     mended = split(frame).map_blocks(missing_later, meta={"a": "f8"})
     assert mended["a"].isna().sum().compute() == 1
 
