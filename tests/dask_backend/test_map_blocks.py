@@ -230,7 +230,7 @@ def differing(client: Client, blocks: Any, kind: str) -> Any:
 @pytest.mark.parametrize("kind", ["futures", "list", "from_map"])
 def test_columns_of_blocks_are_matched_by_name(client: Client, kind: str) -> None:
     numbers = FRAME[["a", "b"]]
-    arrays = {"dtype": float, "trailing_shape": (2,)}
+    arrays: dict[str, Any] = {"dtype": float, "trailing_shape": (2,)}
     parts = split(differing(client, [numbers[:5], numbers[5:][["b", "a"]]], kind))
     made = parts.map_blocks(pd.DataFrame.to_numpy, **arrays)
     found = np.concatenate(made) if kind == "list" else made.compute()
