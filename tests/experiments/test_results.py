@@ -16,7 +16,7 @@ from spliter_experiments.harness.plot import Style, draw, write_plot
 from spliter_experiments.harness.records import COMPARE, Record, ResultsFolder, record_of
 from spliter_experiments.harness.runner import Measurement
 from spliter_experiments.harness.summary import Summary, summarise
-from spliter_experiments.harness.table import summary_grid
+from spliter_experiments.harness.table import BELOW_FLOOR, summary_grid
 
 WAYS = ("spliter", "rechunk-p2p", "floor")
 SECONDS = {"spliter": 1.0, "rechunk-p2p": 2.0, "floor": 0.5}
@@ -72,6 +72,15 @@ def test_phase_that_only_some_runs_report() -> None:
     (found,) = summarise([record(run) for run in some], ["a"])
     assert found.phases["rechunk"] == 3.0
     assert "split" not in found.phases
+
+
+def test_a_way_below_the_floor_is_said_to_be_noise() -> None:
+    runs = [measured(way, 1, 1.0) for way in WAYS]
+    assert summary_grid(summarise(list(map(record, runs)), WAYS), "rows", "s").caption == "s"
+    runs[0] = Measurement(1, "spliter", 0.46)
+    grid = summary_grid(summarise(list(map(record, runs)), WAYS), "rows", "s")
+    assert grid.rows[0][grid.headings.index("over floor")] == "0.91"
+    assert grid.caption == f"s\n{BELOW_FLOOR}"
 
 
 def test_ways_come_in_the_order_asked_for() -> None:

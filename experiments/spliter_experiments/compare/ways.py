@@ -112,7 +112,7 @@ MEANINGS: Final = {
     "processes": "the program on parts of its data, in a process per core",
     WORK: "the work alone on one core, without reading",
     SKLEARN: "scikit-learn in one process on this machine",
-    FLOOR: "the same kernel in plain processes, no engine: the least it can take",
+    FLOOR: "the same kernel in plain processes, no engine: the least it can take, but for noise",
 }
 """One-line description of each way."""
 

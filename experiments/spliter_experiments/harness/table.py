@@ -19,6 +19,9 @@ UNITS = ("B", "kB", "MB", "GB", "TB")
 REFERENCES = ("ideal", "floor", "plain", "pipeline", "spliter")
 """Ways that the others are divided by, in the columns "over ..."."""
 
+BELOW_FLOOR = "over floor < 1: runs differ by more than the engine adds; --rounds narrows this"
+"""Line of the caption where a way has taken less than the floor."""
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -102,6 +105,9 @@ def summary_grid(summaries: Sequence[Summary], x: str, caption: str = "") -> Gri
         *(f"over {name}" for name in REFERENCES),
         *("init", "split", "rechunk", "iterate", "tasks", "bytes moved", "peak memory"),
     )
+    floors = [found.get((one.engine, one.x, "floor"), 0) for one in summaries]
+    if any(one.median < floor for one, floor in zip(summaries, floors, strict=True)):
+        caption = f"{caption}\n{BELOW_FLOOR}".strip()
     return Grid(headings, tuple(map(row, summaries)), caption).filled()
 
 
