@@ -94,55 +94,6 @@ def _function_for(first: Any, blocks: Sequence[Any]) -> Callable[[list[Any]], An
     raise TypeError("they are neither arrays, sparse matrices, data frames nor lists")
 
 
-def concatenate_grid(blocks: Iterable[Any], shape: Sequence[int]) -> Any:
-    """Return the blocks of a grid concatenated along all its axes, as :func:`concatenate` does.
-
-    Parameters
-    ----------
-    blocks : iterable of block
-        In C order; arrays or sparse matrices, if there are several along another axis than the
-        first.
-    shape : sequence of int
-        Number of blocks along each axis.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> concatenate_grid([np.full((1, 2), at) for at in range(4)], (2, 2))
-    array([[0, 0, 1, 1],
-           [2, 2, 3, 3]])
-    """
-    made = list(blocks)
-    for axis in reversed(range(1, len(shape))):
-        if shape[axis] > 1:
-            moved = [_swapped(block, axis) for block in made]
-            rows = range(0, len(moved), shape[axis])
-            made = [_swapped(concatenate(moved[at : at + shape[axis]]), axis) for at in rows]
-    return concatenate(made)
-
-
-def _swapped(block: Any, axis: int) -> Any:
-    """Return a block with axis 0 and another one exchanged."""
-    return block.transpose() if is_sparse(block) else block.swapaxes(0, axis)
-
-
-def nested(blocks: list[Any], shape: Sequence[int]) -> list[Any]:
-    """Return blocks in C order as a nested list; a flat one if all are along axis 0.
-
-    Examples
-    --------
-    >>> nested(["a", "b", "c", "d"], (2, 2)), nested(["a", "b"], (2, 1))
-    ([['a', 'b'], ['c', 'd']], ['a', 'b'])
-    """
-    if len(blocks) == shape[0]:
-        return blocks
-    grid = np.empty(shape, dtype=object)
-    for at, block in zip(np.ndindex(*shape), blocks, strict=True):
-        grid[at] = block
-    made: list[Any] = grid.tolist()
-    return made
-
-
 def is_sparse(value: Any) -> bool:
     """Return whether a value is a sparse matrix or array of SciPy."""
     return type(value).__module__.startswith("scipy.sparse.")
@@ -437,3 +388,52 @@ def check_rows(blocks: Sequence[Any], at: object) -> None:
             f"the aligned blocks at {at} have {rows} rows; rechunk the collections to the same "
             "blocks along axis 0"
         )
+
+
+def concatenate_grid(blocks: Iterable[Any], shape: Sequence[int]) -> Any:
+    """Return the blocks of a grid concatenated along all its axes, as :func:`concatenate` does.
+
+    Parameters
+    ----------
+    blocks : iterable of block
+        In C order; arrays or sparse matrices, if there are several along another axis than the
+        first.
+    shape : sequence of int
+        Number of blocks along each axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> concatenate_grid([np.full((1, 2), at) for at in range(4)], (2, 2))
+    array([[0, 0, 1, 1],
+           [2, 2, 3, 3]])
+    """
+    made = list(blocks)
+    for axis in reversed(range(1, len(shape))):
+        if shape[axis] > 1:
+            moved = [_swapped(block, axis) for block in made]
+            rows = range(0, len(moved), shape[axis])
+            made = [_swapped(concatenate(moved[at : at + shape[axis]]), axis) for at in rows]
+    return concatenate(made)
+
+
+def _swapped(block: Any, axis: int) -> Any:
+    """Return a block with axis 0 and another one exchanged."""
+    return block.transpose() if is_sparse(block) else block.swapaxes(0, axis)
+
+
+def nested(blocks: list[Any], shape: Sequence[int]) -> list[Any]:
+    """Return blocks in C order as a nested list; a flat one if all are along axis 0.
+
+    Examples
+    --------
+    >>> nested(["a", "b", "c", "d"], (2, 2)), nested(["a", "b"], (2, 1))
+    ([['a', 'b'], ['c', 'd']], ['a', 'b'])
+    """
+    if len(blocks) == shape[0]:
+        return blocks
+    grid = np.empty(shape, dtype=object)
+    for at, block in zip(np.ndindex(*shape), blocks, strict=True):
+        grid[at] = block
+    made: list[Any] = grid.tolist()
+    return made
