@@ -114,7 +114,7 @@ def column_names(block: Any) -> list[Hashable] | None:
     return None if names is None else list(names)
 
 
-def match_columns(block: Any, names: list[Hashable] | None, whose: str, advice: str) -> Any:
+def order_columns(block: Any, names: list[Hashable] | None, whose: str, advice: str) -> Any:
     """Return a block with its columns in a given order.
 
     Parameters
@@ -133,7 +133,7 @@ def match_columns(block: Any, names: list[Hashable] | None, whose: str, advice: 
     Examples
     --------
     >>> block = np.array([(1, 2)], dtype=[("b", "i4"), ("a", "i4")])
-    >>> match_columns(block, ["a", "b"], "a block", "rename them")
+    >>> order_columns(block, ["a", "b"], "a block", "rename them")
     array([(2, 1)], dtype=[('a', '<i4'), ('b', '<i4')])
     """
     found = column_names(block)

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spliter._columns import column_names, match_columns
+from spliter._columns import column_names, order_columns
 from spliter._errors import InvalidArgumentError
 from spliter._grid import UNKNOWN, BlockGrid
 from spliter._partition import Partition
@@ -92,8 +92,8 @@ def map_over(
 def _match_members(block: Any, names: Names, index: tuple[int, ...]) -> Any:
     texts = f"map_blocks: block {index}", "give all blocks of the collection the same columns"
     if not isinstance(block, tuple):
-        return match_columns(block, names[0], *texts)
-    return tuple(match_columns(*member, *texts) for member in zip(block, names, strict=True))
+        return order_columns(block, names[0], *texts)
+    return tuple(order_columns(*member, *texts) for member in zip(block, names, strict=True))
 
 
 def _check_divisions(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spliter._columns import column_names, match_columns
+from spliter._columns import column_names, order_columns
 from spliter._errors import InvalidArgumentError
 from spliter.backend.contents import count_rows, is_sparse
 
@@ -204,7 +204,7 @@ class Template:
         if self.dtype is not None:
             self._check_shape(result, block, index)
         elif (names := column_names(self.meta)) is not None:
-            result = match_columns(
+            result = order_columns(
                 result, names, f"map_blocks: the result for block {index}", f"{ADVICE} as meta="
             )
         return _cast(result, self.meta if self.dtype is None else self, whose)
