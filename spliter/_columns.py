@@ -101,29 +101,29 @@ def select(block: Any, columns: list[Hashable] | None) -> Any:
 
 
 def column_names(block: Any) -> list[Hashable] | None:
-    """Return the names of a block's columns in order; ``None`` if they have no names.
+    """Return the names of the columns of a frame or table in order; ``None`` for other blocks.
 
     Examples
     --------
-    >>> column_names(np.zeros(1, dtype=[("a", "i4"), ("b", "f8")])), column_names(np.zeros((1, 2)))
+    >>> import pandas as pd
+    >>> column_names(pd.DataFrame({"a": [1], "b": [2]})), column_names(np.zeros((1, 2)))
     (['a', 'b'], None)
     """
-    if is_structured(block):
-        return list(block.dtype.names)
-    names = block.column_names if is_table(block) else getattr(block, "columns", None)
-    return None if names is None else list(names)
+    if is_table(block):
+        return list(block.column_names)
+    return list(block.columns) if hasattr(block, "iloc") and block.ndim == 2 else None
 
 
-def order_columns(block: Any, names: list[Hashable] | None, whose: str, advice: str) -> Any:
-    """Return a block with its columns in a given order.
+def order_columns(frame: Any, names: list[Hashable], whose: str, advice: str) -> Any:
+    """Return a frame with its columns in a given order.
 
     Parameters
     ----------
-    block : block
-    names : list or None
-        Result of :func:`column_names` for another block.
+    frame : DataFrame
+    names : list
+        Result of :func:`column_names` for another frame.
     whose, advice : str
-        What the block is, and what to do if it has other columns, for the error message.
+        What the frame is, and what to do if it has other columns, for the error message.
 
     Raises
     ------
@@ -132,18 +132,16 @@ def order_columns(block: Any, names: list[Hashable] | None, whose: str, advice: 
 
     Examples
     --------
-    >>> block = np.array([(1, 2)], dtype=[("b", "i4"), ("a", "i4")])
-    >>> order_columns(block, ["a", "b"], "a block", "rename them")
-    array([(2, 1)], dtype=[('a', '<i4'), ('b', '<i4')])
+    >>> import pandas as pd
+    >>> list(order_columns(pd.DataFrame({"b": [1], "a": [2]}), ["a", "b"], "a frame", "rename it"))
+    ['a', 'b']
     """
-    found = column_names(block)
+    found = column_names(frame) or []
     if found == names:
-        return block
-    if not found or not names or len(found) != len(names) or set(found) != set(names):
-        raise InvalidArgumentError(
-            f"{whose} has columns {found or '(none)'}, expected {names or '(none)'}; {advice}"
-        )
-    return select(block, names)
+        return frame
+    if len(found) != len(names) or set(found) != set(names):
+        raise InvalidArgumentError(f"{whose} has columns {found}, expected {names}; {advice}")
+    return select(frame, names)
 
 
 def is_structured(block: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spliter._columns import column_names, order_columns
+from spliter._columns import column_names
 from spliter._errors import InvalidArgumentError
 from spliter._grid import UNKNOWN, BlockGrid
 from spliter._partition import Partition
@@ -28,13 +28,17 @@ def count_items(partition: Partition) -> list[int]:
 
 
 def names_of_block(block: Any) -> Names:
-    """Return the names of the columns of a block, or of each aligned one."""
-    return tuple(map(column_names, block if isinstance(block, tuple) else (block,)))
+    """Return the names of the columns of a block, or of each aligned one.
+
+    The numbers that pandas gives to unnamed columns are none.
+    """
+    found = map(column_names, block if isinstance(block, tuple) else (block,))
+    return tuple(None if names == list(range(len(names or ()))) else names for names in found)
 
 
-def names_of_first(partition: Partition) -> Names:
-    """Return the names of the columns of a partition's first block; runs at a location."""
-    return names_of_block(next(partition.items())[1])
+def names_of_first(partition: Partition) -> Names | None:
+    """Return the names of the columns of a partition's first block with rows, at its location."""
+    return next((names_of_block(it) for _, it in partition.items() if count_rows(it)), None)
 
 
 def map_over(
@@ -56,7 +60,7 @@ def map_over(
     template : Template
         Type of the results.
     names : tuple of (list or None), or None
-        Columns of the collection, in order; by default those of the first block here.
+        Columns that blocks must have; by default those of the first block here.
     bounds : sequence of tuple, or None
         Divisions of each block, that the index of its result must keep.
     rows : {"same", "unknown"}
@@ -65,9 +69,10 @@ def map_over(
         Its further arguments.
     """
     made = []
-    for at, (index, given) in enumerate(partition.items()):
-        names = names or names_of_block(given)
-        block = _match_members(given, names, index)
+    for at, (index, block) in enumerate(partition.items()):
+        if count_rows(block):
+            names = names or names_of_block(block)
+            _check_same_columns(names, names_of_block(block), index)
         result = fn(block, *args, **kwargs)
         if not getattr(result, "shape", hasattr(result, "__len__")):
             raise InvalidArgumentError(
@@ -89,11 +94,19 @@ def map_over(
     return made
 
 
-def _match_members(block: Any, names: Names, index: tuple[int, ...]) -> Any:
-    texts = f"map_blocks: block {index}", "give all blocks of the collection the same columns"
-    if not isinstance(block, tuple):
-        return order_columns(block, names[0], *texts)
-    return tuple(order_columns(*member, *texts) for member in zip(block, names, strict=True))
+def _check_same_columns(names: Names, found: Names, index: tuple[int, ...]) -> None:
+    """Reject a block with other columns than the collection, or in another order."""
+    for one, other in zip(names, found, strict=True):
+        if one != other:
+            raise InvalidArgumentError(
+                f"all blocks must have the same columns in the same order, got {_shown(one)} and "
+                f"{_shown(other)} in block {index}; select them by name first, as by "
+                f"frame[{one or other}]"
+            )
+
+
+def _shown(names: list[Hashable] | None) -> str:
+    return "columns without names" if names is None else str(names)
 
 
 def _check_divisions(

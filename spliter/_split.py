@@ -286,14 +286,14 @@ class Split(Snapshot):
         ------
         InvalidArgumentError
             If the type of the results is neither given nor can be inferred, or `rows` is none of
-            its values. In the task, if a block has other columns than the collection, or `fn`
+            its values. In the task, if blocks differ in the names or the order of columns, or `fn`
             returns a different number of rows, a value of another type, or an index outside of
             the divisions.
 
         Notes
         -----
-        Columns of blocks and of results are matched by name: `fn` gets them in the order of the
-        collection. Results are converted to the dtype of all, if that loses nothing.
+        Columns of results are matched by name, and results are converted to the dtype of all, if
+        that loses nothing.
 
         Examples
         --------
