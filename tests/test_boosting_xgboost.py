@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pytest
 
@@ -19,23 +15,27 @@ pytest.importorskip("xgboost")
 import dask.array as da
 import xgboost
 import xgboost.dask
-from distributed import Client, Event, wait
+from distributed import Client, wait
 from sklearn.datasets import make_classification
 from sklearn.metrics import roc_auc_score
 
-from spliter import AlignmentError, InvalidArgumentError, split
-from spliter_apps import boosting
-from spliter_apps.boosting import TrainersMissingError, xgboost_training
-from spliter_apps.boosting.xgboost_training import _tracker
+from spliter import AlignmentError, InvalidArgumentError
 from spliter_experiments.compare.engines.dask_meter import ClusterMeter
+from tests.boosting_data import (
+    SETTINGS,
+    few_values,
+    free,
+    in_four,
+    placed,
+    same_predictions,
+    train_xgboost,
+)
 from tests.dask_workers import workers_of
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask")]
 
 PARAMS = {"objective": "binary:logistic", "max_depth": 4, "eta": 0.3, "nthread": 1}
 ROUNDS = 15
-
-train_xgboost = partial(boosting.train_xgboost, timeout=60)  # less than a test may take
 TRAIN = 6000
 
 
@@ -142,69 +142,11 @@ def refuse_on_second(prediction: Any, matrix: Any) -> tuple[Any, Any]:
     return np.zeros(len(prediction)), np.ones(len(prediction))
 
 
-def block_thread(running: str, over: str) -> None:
-    """Hold a worker's thread until told to let go."""
-    Event(running).set()
-    Event(over).wait(timeout=120)
-
-
-def free(client: Client) -> None:
-    """Check that every worker's thread can be had again."""
-    workers = workers_of(client)
-    for worker in workers:
-        assert client.submit(int, 1, workers=[worker], pure=False).result(timeout=60) == 1
-
-
 def test_an_error_in_one_trainer_ends_all(client: Client, collections: tuple[Any, Any]) -> None:
     with pytest.raises((KeyError, xgboost.core.XGBoostError)):
         train_xgboost(PARAMS, *collections, obj=refuse_on_second)
     free(client)
     assert train_xgboost(PARAMS, *collections, num_boost_round=1).trainers == 2
-
-
-def test_a_trainer_that_cannot_start_is_waited_for_within_bounds(
-    client: Client, collections: tuple[Any, Any]
-) -> None:
-    points, labels = collections
-    with split(points, labels) as parts:
-        assert parts.moved.blocks == 0  # so that no copy is waited for
-        busy = parts.locations[0]
-    running, over = Event(), Event()
-    blocker = client.submit(block_thread, running.name, over.name, workers=[busy], pure=False)
-    assert running.wait(timeout=60)
-    try:
-        with pytest.raises(TrainersMissingError, match="could not all start within 2 s"):
-            train_xgboost(PARAMS, points, labels, timeout=2)
-    finally:
-        over.set()
-    blocker.result(timeout=60)
-    free(client)
-
-
-def test_a_silent_stranger_at_the_port_of_the_tracker_is_waited_for_within_bounds(
-    client: Client, collections: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    strangers = []
-
-    @contextlib.contextmanager
-    def tracker(*args: Any) -> Iterator[dict[str, Any]]:
-        with _tracker(*args) as joining:
-            address = joining["dmlc_tracker_uri"], joining["dmlc_tracker_port"]
-            strangers.append(socket.create_connection(address))
-            yield joining
-
-    monkeypatch.setattr(xgboost_training, "_tracker", tracker)
-    monkeypatch.setattr(xgboost_training, "ROUND_TIMEOUT", 2)
-    try:
-        with pytest.raises(TrainersMissingError, match="could not all start within 2 s"):
-            train_xgboost(PARAMS, *collections, timeout=2)
-    finally:
-        for stranger in strangers:
-            stranger.close()
-    assert len(strangers) == 1
-    monkeypatch.undo()
-    free(client)
-    assert train_xgboost(PARAMS, *collections, num_boost_round=1, timeout=60).trainers == 2
 
 
 def test_two_trainings_at_once_take_turns(client: Client, collections: tuple[Any, Any]) -> None:
@@ -221,38 +163,6 @@ def test_two_trainings_at_once_take_turns(client: Client, collections: tuple[Any
 def test_wrong_timeouts_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="at least 1 second"):
         train_xgboost(PARAMS, [np.ones((2, 1))], [np.ones(2)], timeout=0)
-
-
-# What goes with the columns, against XGBoost on the same rows in memory
-
-N_ROWS = 600
-SETTINGS = {"objective": "binary:logistic", "max_depth": 3, "nthread": 1, "base_score": 0.5}
-
-
-def few_values() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Points of few different values, so that histograms have the same bins wherever rows are."""
-    rng = np.random.default_rng(5)
-    x = rng.integers(0, 12, (N_ROWS, 4)).astype(float)
-    return x, (x[:, 0] + x[:, 1] * (x[:, 2] > 5) + rng.normal(size=N_ROWS) > 8).astype(np.int64)
-
-
-def placed(client: Client, blocks: Sequence[Any], at: Sequence[int]) -> list[Any]:
-    """Return futures of blocks, each at a worker by number."""
-    workers = workers_of(client)
-    futures = [
-        client.scatter(block, workers=[workers[where]], hash=False, broadcast=False)
-        for block, where in zip(blocks, at, strict=True)
-    ]
-    wait(futures)
-    return futures
-
-
-def in_four(client: Client, *arrays: Any, at: Sequence[int] = (0, 1, 0, 1)) -> list[list[Any]]:
-    return [placed(client, np.split(array, 4), at) for array in arrays]
-
-
-def same_predictions(trained: Any, theirs: Any, matrix: Any) -> None:
-    np.testing.assert_allclose(trained.booster.predict(matrix), theirs.predict(matrix), atol=1e-4)
 
 
 @pytest.mark.parametrize("tree_method", ["hist", "approx"])
@@ -276,40 +186,6 @@ def test_columns_are_as_xgboost_has_them(client: Client, tree_method: str) -> No
     assert trained.booster.feature_names == ["a", "b", "c", "d"]
     assert trained.booster.feature_types == ["q", "q", "q", "c"]
     assert "b" not in trained.booster.get_score(), "a weight of 0 is never sampled"
-
-
-@pytest.mark.parametrize("tree_method", ["hist", "approx"])
-def test_blocks_whose_categories_differ(client: Client, tree_method: str) -> None:
-    x, y = few_values()
-    kinds = np.array(list("hgfedcbalkji"))
-    # Each block has the categories that occur in it, in an order of its own.
-    x[:150, 3] %= 5
-    frame = pd.DataFrame(x, columns=list("abcd"))
-    y = np.isin(x[:, 3], [1, 4, 8]).astype(np.int64)
-    blocks = []
-    for first in range(0, N_ROWS, 150):
-        block = frame.iloc[first : first + 150]
-        names = kinds[block["d"].to_numpy().astype(int)]
-        order = pd.unique(names) if first else sorted(set(names), reverse=True)
-        blocks.append(block.assign(d=pd.Categorical(names, categories=order)))
-    params = {**SETTINGS, "tree_method": tree_method}
-    data = placed(client, blocks, (0, 1, 0, 1))
-    (labels,) = in_four(client, y)
-    trained = train_xgboost(params, data, labels, enable_categorical=True, evaluate=True)
-    united = pd.concat(block.assign(d=block["d"].astype(str)) for block in blocks)
-    united["d"] = pd.Categorical(united["d"], categories=trained_order(blocks))
-    whole = xgboost.DMatrix(united, y, enable_categorical=True)
-    theirs = xgboost.train(params, whole)
-    same_predictions(trained, theirs, whole)
-    assert roc_auc_score(y, trained.booster.predict(whole)) > 0.99
-    with pytest.raises(ValueError, match="enable_categorical"):
-        train_xgboost(params, data, labels)
-
-
-def trained_order(blocks: Sequence[Any]) -> list[str]:
-    """The categories of blocks at two workers in turn, in the order in which they come."""
-    several = [block["d"].cat.categories for block in (*blocks[::2], *blocks[1::2])]
-    return list(dict.fromkeys(value for one in several for value in one))
 
 
 @pytest.mark.parametrize("at", [(0, 1, 0, 1), (1, 1, 1, 1)], ids=["everywhere", "elsewhere"])

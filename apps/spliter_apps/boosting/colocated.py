@@ -10,14 +10,11 @@ trainer gets the blocks themselves, in the order of the collection, by name::
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from spliter import (
     AlignmentError,
@@ -26,131 +23,20 @@ from spliter import (
     Movement,
     Partition,
     Split,
+    as_completed,
     gather,
     split,
 )
-from spliter.backend import concatenate, count_rows, stays_at_location, take_rows
+from spliter.backend import stays_at_location
 from spliter_apps._row_values import block_like, check_columns
-
-DATA = "data"
-"""Name of the features in :attr:`LocalRows.parts`."""
-
-QUERY = "qid"
-"""Name of the column with the query of each row."""
-
-
-@dataclass(frozen=True)
-class LocalRows:
-    """The rows of one location.
-
-    Parameters
-    ----------
-    parts : mapping of str to list of block
-        Blocks of the features (``"data"``) and of each column, in the order of the collection.
-    positions : tuple of int
-        Number of each block in the collection.
-    number, locations : int
-        Index of this location among those with rows, and their number.
-    threads : int
-        Tasks that this location runs at once: the cores available to a trainer.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rows = LocalRows({"data": [np.ones((2, 3)), np.ones((1, 3))]}, (0, 2), 0, 1, 4)
-    >>> len(rows), rows.concatenated()["data"].shape
-    (3, (3, 3))
-    """
-
-    parts: Mapping[str, Sequence[Any]]
-    positions: tuple[int, ...]
-    number: int
-    locations: int
-    threads: int
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return sum(count_rows(block) for block in self.parts[DATA])
-
-    def concatenated(self) -> dict[str, Any]:
-        """Return the blocks of each name concatenated; copies unless there is only one.
-
-        Returns
-        -------
-        dict of str to block
-            Arrays, DataFrames, Series and sparse matrices keep their type.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If blocks of one name differ in kind.
-        """
-        return {name: concatenate(blocks) for name, blocks in self.parts.items()}
-
-    def without_empty_blocks(self) -> LocalRows:
-        """Return the same rows without empty blocks; one block stays if all are empty.
-
-        Returns
-        -------
-        LocalRows
-        """
-        full = [at for at, block in enumerate(self.parts[DATA]) if count_rows(block)] or [0]
-        if len(full) == len(self.positions):
-            return self
-        parts = {name: [blocks[at] for at in full] for name, blocks in self.parts.items()}
-        return dataclasses.replace(
-            self, parts=parts, positions=tuple(self.positions[at] for at in full)
-        )
-
-    def sorted_by_query(self) -> LocalRows:
-        """Return the rows sorted by query, as ranking requires.
-
-        Returns
-        -------
-        LocalRows
-            Unchanged if ``qid`` never decreases, else one concatenated block in a stable order.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If there is no ``qid``.
-        """
-        queries = self._queries()
-        if np.all(queries[1:] >= queries[:-1]):
-            return self
-        order = np.argsort(queries, kind="stable")
-        whole = self.concatenated()
-        parts = {name: [take_rows(block, order)] for name, block in whole.items()}
-        return dataclasses.replace(self, parts=parts)
-
-    def group_sizes(self) -> npt.NDArray[np.int64]:
-        """Return the number of rows of each query, in the order of the rows.
-
-        Returns
-        -------
-        ndarray of int64, shape (queries,)
-            LightGBM's ``group``.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If there is no ``qid``, or the rows of a query are not contiguous.
-        """
-        queries = self._queries()
-        starts = np.flatnonzero(np.r_[True, queries[1:] != queries[:-1]])[: len(queries)]
-        if len(np.unique(queries)) != len(starts):
-            raise InvalidArgumentError(
-                "the rows of a query are not contiguous; call sorted_by_query() first"
-            )
-        sizes: npt.NDArray[np.int64] = np.diff(np.r_[starts, len(queries)]).astype(np.int64)
-        return sizes
-
-    def _queries(self) -> npt.NDArray[Any]:
-        if QUERY not in self.parts:
-            raise InvalidArgumentError(
-                f"{QUERY!r} is missing in {sorted(self.parts)}; pass it to colocate()"
-            )
-        return np.concatenate([np.asarray(block) for block in self.parts[QUERY]])
+from spliter_apps.boosting.local_rows import (
+    DATA,
+    Columns,
+    LocalRows,
+    columns_of,
+    merge_columns,
+    queries_of,
+)
 
 
 class ColocatedCollections:
@@ -170,13 +56,13 @@ class ColocatedCollections:
 
     def __init__(self, parts: Split, names: Sequence[str], known_locations: Iterable[str]) -> None:
         self._parts = parts
-        self._names = tuple(names)
+        self._columns = dict.fromkeys(names, Columns())
         self._asked_for = tuple(dict.fromkeys(known_locations))
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the collections; ``"data"`` is the first."""
-        return self._names
+        return tuple(self._columns)
 
     @property
     def blocks_at(self) -> Mapping[Location, tuple[int, ...]]:
@@ -234,7 +120,7 @@ class ColocatedCollections:
         """
         at: dict[Any, int] = {}
         torn: list[Any] = []
-        for number, queries in enumerate(gather(self.map(_local_queries))):
+        for number, queries in enumerate(gather(self.map(queries_of))):
             torn += [query for query in queries.tolist() if at.setdefault(query, number) != number]
         if torn:
             shown = ", ".join(map(str, sorted(set(torn))[:5]))
@@ -264,7 +150,7 @@ class ColocatedCollections:
     def __repr__(self) -> str:
         """Return the names, and the numbers of blocks and locations."""
         return (
-            f"<ColocatedCollections: {', '.join(self._names)}; {self._parts.nblocks} blocks at "
+            f"<ColocatedCollections: {', '.join(self.names)}; {self._parts.nblocks} blocks at "
             f"{len(self)} locations, {len(self.empty)} empty>"
         )
 
@@ -280,7 +166,8 @@ def colocate(
     """Collect the rows of each location with their labels, weights and other columns.
 
     Blocks of `data` stay in place, in the order of the collection; blocks of columns at other
-    locations are transferred to them (:attr:`ColocatedCollections.moved` counts these).
+    locations are transferred to them (:attr:`ColocatedCollections.moved` counts these). One task
+    per location checks that blocks have the same columns, and collects the categories of all.
 
     Parameters
     ----------
@@ -303,8 +190,10 @@ def colocate(
     Raises
     ------
     InvalidArgumentError
-        If a column is called ``data``, an array in memory has another length than `data`, or
-        `data` has several blocks along axis 1.
+        If a column is called ``data``, an array in memory has another length than `data`,
+        `data` has several blocks along axis 1, or blocks of one collection differ in their
+        columns (names, order or number), in whether they are sparse, or in the kind of their
+        categories; or if an element is masked.
     AlignmentError, LazyCollectionError, UnsupportedCollectionError
         As for :func:`spliter.split`.
 
@@ -320,6 +209,28 @@ def colocate(
     ('data', 'label') {'local': (0, 1)} ('elsewhere',)
     [4.0]
     """
+    rows = open_rows(data, columns, locations=locations, backend=backend)
+    with ExitStack() as stack:
+        stack.enter_context(rows)
+        share_columns([rows])
+        stack.pop_all()
+    return rows
+
+
+def open_rows(
+    data: Any, columns: Mapping[str, Any], *, locations: Iterable[str], backend: str | None = None
+) -> ColocatedCollections:
+    """Colocate collections whose blocks :func:`share_columns` still has to check.
+
+    Parameters
+    ----------
+    data, columns, locations, backend
+        As for :func:`colocate`.
+
+    Returns
+    -------
+    ColocatedCollections
+    """
     given = {name: column for name, column in columns.items() if column is not None}
     if DATA in given:
         raise InvalidArgumentError(
@@ -334,6 +245,61 @@ def colocate(
         with rows:
             raise
     return rows
+
+
+def share_columns(
+    several: Sequence[ColocatedCollections],
+    check: Callable[[LocalRows], None] | None = None,
+    timeout: float | None = None,
+) -> Columns:
+    """Check the blocks of several sets, and give all of them the same categories.
+
+    Parameters
+    ----------
+    several : sequence of ColocatedCollections
+        Sets with the same features, at least one.
+    check : callable, optional
+        Further check, called at each location with the rows of each set.
+    timeout : float, optional
+        Seconds for all locations together.
+
+    Returns
+    -------
+    Columns
+        Of the features of all sets.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an element is masked, or columns differ.
+    TaskTimeoutError
+        If a location does not answer within `timeout`.
+    """
+    futures = map_rows(several, _inspect_rows, check=check)
+    try:
+        for _ in as_completed(futures, timeout):
+            pass
+        results = gather(futures)
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+    for rows, found in zip(several, zip(*results, strict=True), strict=True):
+        rows._columns = merge_columns(columns for columns in found if columns)
+    shared = merge_columns({DATA: rows._columns[DATA]} for rows in several)
+    for rows in several:
+        rows._columns.update(shared)
+    return shared[DATA]
+
+
+def _inspect_rows(
+    *several: LocalRows | None, check: Callable[[LocalRows], None] | None
+) -> list[dict[str, Columns]]:
+    """Check the rows of each set at this location; the body of a task."""
+    if check is not None:
+        for rows in filter(None, several):
+            check(rows)
+    return [{} if rows is None else columns_of(rows) for rows in several]
 
 
 def map_rows(
@@ -372,10 +338,10 @@ def map_rows(
         for partition in rows._parts:
             at.setdefault(partition.location, {})[which] = partition
     threads = _threads_at(several[0]._parts[0], list(at))
-    names = tuple(rows.names for rows in several)
+    columns = tuple(dict(rows._columns) for rows in several)
     futures = []
     for number, (location, present) in enumerate(at.items()):
-        place = _TaskArguments(names, tuple(present), number, len(at), threads[location])
+        place = _TaskArguments(columns, tuple(present), number, len(at), threads[location])
         first, *others = present.values()
         futures.append(first.submit(_with_rows, place, fn, args, kwargs, *others))
     return futures
@@ -387,15 +353,15 @@ class _TaskArguments:
 
     Parameters
     ----------
-    names : tuple of tuple of str
-        Names of the collections of each :class:`ColocatedCollections`.
+    columns : tuple of mapping of str to Columns
+        Of the collections of each :class:`ColocatedCollections`.
     present : tuple of int
         Index of the :class:`ColocatedCollections` of each partition.
     number, locations, threads : int
         As for :class:`LocalRows`.
     """
 
-    names: tuple[tuple[str, ...], ...]
+    columns: tuple[Mapping[str, Columns], ...]
     present: tuple[int, ...]
     number: int
     locations: int
@@ -403,10 +369,13 @@ class _TaskArguments:
 
     def rows(self, which: int, partition: Partition) -> LocalRows:
         """Return the rows of one partition, at its location."""
-        names = self.names[which]
+        known = self.columns[which]
         indexes, blocks = zip(*partition.items(), strict=True)
-        columns = zip(*blocks, strict=True) if len(names) > 1 else (blocks,)
-        parts = {name: list(column) for name, column in zip(names, columns, strict=True)}
+        members = zip(*blocks, strict=True) if len(known) > 1 else (blocks,)
+        parts = {
+            name: [columns.apply(block) for block in member]
+            for (name, columns), member in zip(known.items(), members, strict=True)
+        }
         positions = tuple(index[0] for index in indexes)
         return LocalRows(parts, positions, self.number, self.locations, self.threads)
 
@@ -428,11 +397,7 @@ def _with_rows(
     *others: Partition,
 ) -> Any:
     """Call a function with the rows at this location; the body of a task."""
-    here: list[LocalRows | None] = [None] * len(place.names)
+    here: list[LocalRows | None] = [None] * len(place.columns)
     for which, each in zip(place.present, (partition, *others), strict=True):
         here[which] = place.rows(which, each)
     return fn(*here, *args, **kwargs)
-
-
-def _local_queries(rows: LocalRows) -> npt.NDArray[Any]:
-    return np.unique(rows._queries())

@@ -1,24 +1,23 @@
 """Make XGBoost's matrices from the rows at a location, block by block if XGBoost supports it.
 
-XGBoost encodes the categories of a column for each block separately and trains on the codes. So
-the blocks of all locations need the same categories in the same order:
-:func:`local_categories` collects them, :func:`merge_categories` merges them.
+XGBoost trains on the numbers of categories. It takes these from DataFrames only if each location
+has rows of each set, so trainers get the numbers (:func:`with_codes`), and the finished booster the
+categories (:func:`remember_categories`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from spliter import BackendNotUsableError, InvalidArgumentError
-from spliter_apps.boosting.colocated import DATA, QUERY, LocalRows
-
-Categories: TypeAlias = Mapping[str, Sequence[Any]]
-"""Categories of each categorical column, by its name."""
+from spliter.backend import is_sparse, take_rows
+from spliter_apps.boosting.local_rows import DATA, QUERY, Categories, Columns, LocalRows
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,26 @@ class Features:
     feature_weights: Any = None
     enable_categorical: bool = False
 
+    def typed(self, columns: Columns) -> Features:
+        """Return the settings for columns whose categories are replaced by numbers."""
+        if self.feature_types is not None or not columns.categories:
+            return self
+        names = columns.names or range(columns.width)
+        types = ["c" if name in columns.categories else "q" for name in names]
+        return dataclasses.replace(self, feature_types=types)
+
+    @property
+    def names_and_types(self) -> dict[str, Any]:
+        """The settings of each column."""
+        given = {"feature_names": self.feature_names, "feature_types": self.feature_types}
+        return {name: value for name, value in given.items() if value is not None}
+
     @property
     def of_columns(self) -> dict[str, Any]:
         """The settings passed with each block."""
-        given = {
-            "feature_names": self.feature_names,
-            "feature_types": self.feature_types,
-            "feature_weights": self.feature_weights,
-        }
-        return {name: value for name, value in given.items() if value is not None}
+        if self.feature_weights is None:
+            return self.names_and_types
+        return {**self.names_and_types, "feature_weights": self.feature_weights}
 
 
 def make_matrix(
@@ -103,7 +113,9 @@ def _with_aligned_blocks(rows: LocalRows) -> LocalRows:
 
 
 def _aligned(block: Any) -> Any:
-    if type(block) is not np.ndarray:
+    if is_sparse(block):
+        return block.tocsr()  # which XGBoost aligns itself
+    if not isinstance(block, np.ndarray):
         return block
     # NumPy regards arrays without elements as aligned.
     return np.require(block, requirements="A") if block.size else block.copy()
@@ -149,91 +161,79 @@ def empty_like(rows: LocalRows) -> LocalRows:
     LocalRows
         One block of features without rows.
     """
-    return dataclasses.replace(rows, parts={DATA: [rows.parts[DATA][0][:0]]}, positions=(0,))
+    nothing = take_rows(rows.parts[DATA][0], slice(0))
+    return dataclasses.replace(rows, parts={DATA: [nothing]}, positions=(0,))
 
 
-def local_categories(*several: LocalRows | None) -> Categories:
-    """Return the categories of all columns in all blocks of a location; the body of a task.
-
-    Parameters
-    ----------
-    *several : LocalRows or None
-        Training and validation rows.
-
-    Returns
-    -------
-    mapping of str to list
-        In order of appearance.
-    """
-    return merge_categories(
-        {
-            name: block[name].cat.categories.tolist()
-            for name in block.columns
-            if hasattr(block[name], "cat")
-        }
-        for rows in several
-        if rows is not None
-        for block in rows.parts[DATA]
-        if hasattr(block, "iloc")
-    )
-
-
-def merge_categories(several: Iterable[Categories]) -> Categories:
-    """Merge categories, column by column.
-
-    Parameters
-    ----------
-    several : iterable of mapping of str to sequence
-        Categories of blocks, or of locations.
-
-    Returns
-    -------
-    mapping of str to list
-        Without duplicates, in order of appearance.
-
-    Examples
-    --------
-    >>> merge_categories([{"size": ["s", "m"]}, {"size": ["m", "l"]}])
-    {'size': ['s', 'm', 'l']}
-    """
-    merge_rows: dict[str, dict[Any, None]] = {}
-    for categories in several:
-        for column, values in categories.items():
-            merge_rows.setdefault(column, {}).update(dict.fromkeys(values))
-    return {column: list(values) for column, values in merge_rows.items()}
-
-
-def with_categories(rows: LocalRows, categories: Categories) -> LocalRows:
-    """Return the same rows, with the same categories in every block.
+def with_codes(rows: LocalRows, categories: Categories) -> LocalRows:
+    """Replace categories by their numbers, which XGBoost also takes where there are no rows.
 
     Parameters
     ----------
     rows : LocalRows
-        The rows of one location.
-    categories : mapping of str to sequence
-        Categories of all locations.
+        Blocks of features that have these categories.
+    categories : mapping of hashable to Index
+        Of all locations, by column.
 
     Returns
     -------
     LocalRows
-        Blocks that already have these categories are not copied.
+        Missing values are NaN.
     """
-    blocks = [_with_categories(block, categories) for block in rows.parts[DATA]]
+    if not categories:
+        return rows
+    blocks = [_with_codes(block, categories) for block in rows.parts[DATA]]
     return dataclasses.replace(rows, parts={**rows.parts, DATA: blocks})
 
 
-def _with_categories(block: Any, categories: Categories) -> Any:
-    columns = categories.keys() & set(getattr(block, "columns", ()))
-    other = {
-        name: block[name].cat.set_categories(categories[name])
-        for name in columns
-        if block[name].cat.categories.tolist() != categories[name]
-    }
-    return block.assign(**other) if other else block
+def _with_codes(block: Any, categories: Categories) -> Any:
+    block = block.copy(deep=False)
+    for name in categories:
+        codes = block[name].cat.codes.to_numpy()
+        block[name] = np.where(codes < 0, np.nan, codes).astype(np.float32)
+    return block
 
 
-def check_numbers(rows: LocalRows) -> None:
-    """Refuse labels and other columns that are text, which XGBoost reports from its C++ code.
+def remember_categories(booster: Any, rows: LocalRows, features: Features) -> None:
+    """Add the categories to a booster trained on their numbers.
+
+    With them it predicts for DataFrames whose categories have another order, as a booster that
+    was trained on DataFrames.
+
+    Parameters
+    ----------
+    booster : xgboost.Booster
+        Is changed. No other trainers may be connected.
+    rows : LocalRows
+        At least one row, with the categories of all locations.
+    features : Features
+        Column settings.
+    """
+    xgboost = import_xgboost()
+    head = rows.without_empty_blocks().parts[DATA][0].iloc[:1]
+    matrix = xgboost.DMatrix(head, [0.0], enable_categorical=True, **features.names_and_types)
+    example = _model(xgboost.train({"nthread": 1}, matrix, 1))
+    if "cats" in _inner(example):  # from XGBoost 3.1 on
+        config, model = booster.save_config(), _model(booster)
+        _inner(model)["cats"] = _inner(example)["cats"]
+        booster.load_model(bytearray(json.dumps(model), "utf-8"))
+        booster.load_config(config)
+    booster.feature_types = matrix.feature_types
+
+
+def _model(booster: Any) -> Any:
+    """Return a booster in XGBoost's JSON format."""
+    return json.loads(booster.save_raw("json"))
+
+
+def _inner(model: Any) -> Any:
+    """Return the trees of a model and what belongs to them; "dart" wraps them once more."""
+    booster = model["learner"]["gradient_booster"]
+    return booster.get("gbtree", booster)["model"]
+
+
+def check_values(rows: LocalRows) -> None:
+    """Refuse values that XGBoost reports from its C++ code, or uses as they are.
 
     Parameters
     ----------
@@ -243,16 +243,39 @@ def check_numbers(rows: LocalRows) -> None:
     Raises
     ------
     InvalidArgumentError
-        Names the column.
+        If a label, or another value that is not a feature, is text or missing, or blocks are
+        tables of another library than pandas. Names the collection.
     """
-    for name in rows.parts.keys() - {DATA}:
-        for block in rows.parts[name]:
-            for value in np.asarray(block[:1]).ravel().tolist():
-                if isinstance(value, str | bytes):
-                    raise InvalidArgumentError(
-                        f"{name} must be numbers, got text such as {value!r}; encode it first, as "
-                        "by sklearn.preprocessing.LabelEncoder"
-                    )
+    for name, blocks in rows.parts.items():
+        for block in blocks:
+            if hasattr(type(block), "to_pandas") and not hasattr(block, "iloc"):
+                raise InvalidArgumentError(
+                    f"blocks of {name} must be arrays, sparse matrices or of pandas, got "
+                    f"{type(block).__name__}; convert them with .to_pandas()"
+                )
+            _check_numbers(name, block)
+
+
+def _check_numbers(name: str, block: Any) -> None:
+    if is_sparse(block):
+        return  # XGBoost refuses those that are not features
+    if hasattr(block, "select_dtypes"):
+        block = block.select_dtypes(exclude="category")
+    for value in np.asarray(block[:1]).ravel().tolist():
+        if isinstance(value, str | bytes):
+            raise InvalidArgumentError(
+                f"{name} must be numbers, got text such as {value!r}; encode it first, as by "
+                "sklearn.preprocessing.LabelEncoder"
+            )
+    if name != DATA and _has_missing(block):
+        raise InvalidArgumentError(f"{name} has missing values; fill them, or remove their rows")
+
+
+def _has_missing(block: Any) -> bool:
+    if hasattr(block, "isna"):
+        return bool(block.isna().to_numpy().any())
+    values = np.asarray(block)
+    return bool((values != values).any())  # noqa: PLR0124  # NaN
 
 
 def import_xgboost() -> Any:

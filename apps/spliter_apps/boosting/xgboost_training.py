@@ -27,25 +27,30 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from spliter import InvalidArgumentError, Location, Movement, SplIterError, gather
-from spliter_apps.boosting.colocated import (
-    DATA,
-    QUERY,
-    ColocatedCollections,
-    LocalRows,
-    colocate,
-    map_rows,
+from spliter import (
+    InvalidArgumentError,
+    Location,
+    Movement,
+    SplIterError,
+    TaskTimeoutError,
+    gather,
 )
+from spliter_apps._differences import refuse_masked
+from spliter_apps.boosting.colocated import (
+    ColocatedCollections,
+    map_rows,
+    open_rows,
+    share_columns,
+)
+from spliter_apps.boosting.local_rows import DATA, QUERY, Columns, LocalRows
 from spliter_apps.boosting.xgboost_matrices import (
-    Categories,
     Features,
-    check_numbers,
+    check_values,
     empty_like,
     import_xgboost,
-    local_categories,
     make_matrix,
-    merge_categories,
-    with_categories,
+    remember_categories,
+    with_codes,
 )
 
 Params: TypeAlias = Mapping[str, Any]
@@ -62,8 +67,8 @@ _COLUMNS = {
 }
 """Row columns passed to XGBoost, under its own names."""
 
-ROUND_TIMEOUT = 300
-"""Seconds for which a trainer waits for others in a round; by itself XGBoost waits 30 minutes."""
+RELEASE_TIMEOUT = 1
+"""Seconds to wait for the tracker, which closes its port at once, and then its connections."""
 
 _training_lock = threading.Lock()
 
@@ -104,7 +109,7 @@ class _Job:
     params: dict[str, Any]
     num_boost_round: int
     features: Features
-    categories: Categories
+    columns: Columns
     names: tuple[str, ...]
     options: dict[str, Any]
     joining: Mapping[str, Any] | None = None
@@ -172,8 +177,8 @@ def train_xgboost(
         Address of this machine that is reachable from the locations. By default that of the
         network interface with the route to the first location, if locations have addresses.
     timeout : int
-        Seconds within which all trainers must start, at least 1. Later a trainer waits for the
-        others for the same time, but at least for 300 seconds.
+        Seconds for which a trainer waits for the others, at the start and in each round; at least
+        1. Allow for the time in which the location with the most rows reads these.
     **options
         Further arguments of :func:`xgboost.train`, the same for each location:
         ``early_stopping_rounds``, ``obj``, ``callbacks``, ``xgb_model``, ...
@@ -232,6 +237,7 @@ def train_xgboost(
     if len(set(names)) < len(names):
         raise InvalidArgumentError(f"evaluation sets must have different names, got {names}")
     if feature_weights is not None:
+        refuse_masked(feature_weights, "feature_weights")
         feature_weights = np.asarray(feature_weights, dtype=np.float32)
     features = Features(missing, feature_names, feature_types, feature_weights, enable_categorical)
     trained_on = {
@@ -245,20 +251,28 @@ def train_xgboost(
     }
     with contextlib.ExitStack() as stack:
         several = []
-        for columns in (trained_on, *(dict(columns) for columns, _ in evals)):
-            rows = colocate(columns.pop(DATA), locations=locations, **columns)
+        for given in (trained_on, *(dict(given) for given, _ in evals)):
+            rows = open_rows(given.pop(DATA), given, locations=locations)
             several.append(stack.enter_context(rows))
+        places = _locations_of(several)
+        if len(places) > 1:
+            stack.enter_context(_training_lock)
+        columns = _inspect(several, places, timeout)
+        for rows in several:
             if QUERY in rows.names and not split_queries:
                 rows.check_whole_queries()
-        categories: Categories = {}
-        if enable_categorical:
-            categories = merge_categories(gather(map_rows(several, local_categories)))
-        job = _Job(dict(params), num_boost_round, features, categories, names, options)
-        results = _train(several, job, host, timeout)
+        if not enable_categorical:
+            columns = dataclasses.replace(columns, categories={})
+        if columns.categories and options.get("xgb_model") is not None:
+            raise InvalidArgumentError(
+                "xgb_model cannot be continued on categories, which it may number otherwise; train "
+                "in one call, or pass numbers with feature_types"
+            )
+        job = _Job(dict(params), num_boost_round, features, columns, names, options)
+        results = _train(several, places, job, host, timeout)
         booster, history = next(result for result in results if result is not None)
         counts = zip(*(dataclasses.astuple(rows.moved) for rows in several), strict=True)
         moved = Movement(*map(sum, counts))
-        places = set(_locations_of(several))
         empty = tuple(name for name in several[0].empty if name not in places)
         return TrainedBooster(booster, history, len(results), empty, moved)
 
@@ -284,15 +298,37 @@ def _locations_of(several: Sequence[ColocatedCollections]) -> list[Location]:
     return list(dict.fromkeys(location for rows in several for location in rows.blocks_at))
 
 
+def _inspect(
+    several: Sequence[ColocatedCollections], places: Sequence[Location], timeout: int
+) -> Columns:
+    """Check all blocks before trainers start, and return the columns of the features."""
+    try:
+        return share_columns(several, check_values, timeout if len(places) > 1 else None)
+    except TaskTimeoutError as error:
+        raise _missing(places, timeout) from error
+
+
+def _missing(places: Sequence[Location], timeout: int) -> TrainersMissingError:
+    return TrainersMissingError(
+        f"the {len(places)} trainers could not all start within {timeout} s at "
+        f"{', '.join(places)}; check that no other tasks occupy the threads, that all locations "
+        "are alive and reach this machine (host=...), and that no other program connects to "
+        "their ports"
+    )
+
+
 def _train(
-    several: Sequence[ColocatedCollections], job: _Job, host: str | None, timeout: int
+    several: Sequence[ColocatedCollections],
+    places: Sequence[Location],
+    job: _Job,
+    host: str | None,
+    timeout: int,
 ) -> list[Any]:
     """Start a trainer at each location with rows, and wait for all."""
-    places = _locations_of(several)
     if len(places) == 1:
         return gather(map_rows(several, _train_local, job=job))
     host = host or _route_address(places[0])
-    with _training_lock, _tracker(len(places), host, timeout) as joining:
+    with _tracker(len(places), host, timeout) as joining:
         futures = map_rows(several, _train_local, job=dataclasses.replace(job, joining=joining))
         try:
             return gather(futures)
@@ -301,11 +337,7 @@ def _train(
             for future in futures:
                 future.cancel()
             if "bootstrap the communication group" in str(error):
-                raise TrainersMissingError(
-                    f"the {len(places)} trainers could not all start within {timeout} s at "
-                    f"{', '.join(places)}; check that no other tasks occupy the threads, that all "
-                    "locations are alive, and that they reach this machine (host=...)"
-                ) from error
+                raise _missing(places, timeout) from error
             raise
 
 
@@ -317,14 +349,20 @@ def _tracker(trainers: int, host: str | None, timeout: int) -> Iterator[dict[str
 
     tracker = RabitTracker(n_workers=trainers, host_ip=host, sortby="task", timeout=timeout)
     tracker.start()
-    try:
-        # By the trainers' own limit they end, too, if the tracker hangs: it does as long as a
-        # stranger that has connected to its port sends nothing.
-        yield {**tracker.worker_args(), "dmlc_timeout": max(timeout, ROUND_TIMEOUT)}
-    finally:
+
+    def free() -> None:
         # free() repeats the errors of trainers that waited for others.
         with contextlib.suppress(XGBoostError):
             tracker.free()
+
+    try:
+        # Trainers have a time limit of their own: a stranger that connects to a port and sends
+        # nothing would hold up the tracker, or the next trainer, for ever.
+        yield {**tracker.worker_args(), "dmlc_timeout": timeout}
+    finally:
+        releasing = threading.Thread(target=free, daemon=True)
+        releasing.start()
+        releasing.join(RELEASE_TIMEOUT)
 
 
 def _route_address(location: str) -> str | None:
@@ -351,20 +389,14 @@ def _train_local(*several: LocalRows | None, job: _Job) -> Any:
     """
     xgboost = import_xgboost()
     some = next(rows for rows in several if rows is not None)
-    for rows in filter(None, several):
-        check_numbers(rows)
-    here = [
-        with_categories(empty_like(some) if rows is None else rows, job.categories)
-        for rows in several
-    ]
+    here = [empty_like(some) if rows is None else rows for rows in several]
+    coded = [with_codes(rows, job.columns.categories) for rows in here]
+    features = job.features.typed(job.columns)
     params = {"nthread": some.threads, **job.params}
     history: dict[str, Any] = {}
-    with contextlib.ExitStack() as stack:
-        if job.joining is not None:
-            task = {"dmlc_task_id": f"spliter-{some.number:06d}"}
-            stack.enter_context(xgboost.collective.CommunicatorContext(**job.joining, **task))
-        matrix = make_matrix(here[0], params, job.features)
-        evaluated = [make_matrix(rows, params, job.features, matrix) for rows in here[1:]]
+    with _joined(job.joining, some.number):
+        matrix = make_matrix(coded[0], params, features)
+        evaluated = [make_matrix(rows, params, features, matrix) for rows in coded[1:]]
         if len(job.names) > len(evaluated):
             evaluated.insert(0, matrix)
         booster = xgboost.train(
@@ -376,12 +408,34 @@ def _train_local(*several: LocalRows | None, job: _Job) -> Any:
             **{"verbose_eval": False, **job.options},
         )
         first = _first_with_rows(some, matrix.num_row())
+    if some.number != first:
+        return None
+    if job.columns.categories:
+        remember_categories(booster, here[0], job.features)
     # XGBoost averages over trainers to numbers of NumPy's class.
     plain = {
         name: {metric: [float(value) for value in values] for metric, values in found.items()}
         for name, found in history.items()
     }
-    return (booster, plain) if some.number == first else None
+    return booster, plain
+
+
+@contextlib.contextmanager
+def _joined(joining: Mapping[str, Any] | None, number: int) -> Iterator[None]:
+    """Connect the trainer of this location with the others, if there are any."""
+    if joining is None:
+        yield
+        return
+    xgboost = import_xgboost()
+    task = {"dmlc_task_id": f"spliter-{number:06d}"}
+    context = xgboost.collective.CommunicatorContext(**joining, **task)
+    context.__enter__()
+    try:
+        yield
+    finally:
+        # The model is complete by now, or an error of the training tells more.
+        with contextlib.suppress(xgboost.core.XGBoostError):
+            xgboost.collective.finalize()
 
 
 def _first_with_rows(here: LocalRows, trained_on: int) -> int:

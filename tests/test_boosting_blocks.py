@@ -1,0 +1,226 @@
+"""Blocks that differ, in columns, categories, byte order or kind: boosting is right, or refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+pytest.importorskip("distributed")
+pytest.importorskip("xgboost")
+
+import xgboost
+from distributed import Client
+
+from spliter import InvalidArgumentError, gather
+from spliter_apps.boosting import LocalRows, colocate
+from tests.boosting_data import (
+    FRAME,
+    LABELS,
+    METHODS,
+    N_ROWS,
+    PLACES,
+    SETTINGS,
+    halves,
+    in_two,
+    placed,
+    same_predictions,
+    train_xgboost,
+)
+
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask")]
+
+
+def other_block(kind: str) -> Any:
+    """Return the second half with columns that differ from those of the first one."""
+    block = halves(FRAME)[1]
+    return {
+        "order": block[["b", "a", "c", "d"]],
+        "names": block.rename(columns={"d": "e"}),
+        "fewer": block[["a", "b", "c"]],
+        "array": block.to_numpy(),
+    }[kind]
+
+
+@PLACES
+@pytest.mark.parametrize("kind", ["order", "names", "fewer", "array"])
+def test_other_columns_are_refused_with_both_lists(
+    client: Client, kind: str, at: Sequence[int]
+) -> None:
+    first, labels = halves(FRAME)[0], halves(LABELS)
+    data = placed(client, [first, other_block(kind)], at)
+    label = placed(client, labels, at)
+    both = "columns without names" if kind == "array" else str(list(other_block(kind).columns))
+    with pytest.raises(InvalidArgumentError) as told:
+        train_xgboost(SETTINGS, data, label)
+    assert "blocks of data" in str(told.value)
+    assert both in str(told.value) and "['a', 'b', 'c', 'd']" in str(told.value)
+    with pytest.raises(InvalidArgumentError, match="blocks of data"):
+        colocate(data, label=label)
+
+
+@PLACES
+def test_another_number_of_columns_is_refused(client: Client, at: Sequence[int]) -> None:
+    x, y = halves(FRAME.to_numpy()), halves(LABELS)
+    data, label = placed(client, [x[0], x[1][:, :3]], at), placed(client, y, at)
+    with pytest.raises(InvalidArgumentError, match="same number of columns, got 4 and 3"):
+        train_xgboost(SETTINGS, data, label)
+
+
+def test_sets_to_evaluate_with_other_columns_are_refused(client: Client) -> None:
+    data, label = in_two(client, FRAME, LABELS)
+    (other,) = in_two(client, FRAME[["b", "a", "c", "d"]])
+    valid = {"data": other, "label": label}
+    with pytest.raises(InvalidArgumentError, match="in the same order"):
+        train_xgboost(SETTINGS, data, label, evals=[(valid, "valid")])
+
+
+def test_outputs_in_another_order_are_refused(client: Client) -> None:
+    outputs = halves(pd.DataFrame({"low": LABELS, "high": 10.0 + LABELS}))
+    data, _ = in_two(client, FRAME, LABELS)
+    label = placed(client, [outputs[0], outputs[1][["high", "low"]]], (0, 1))
+    with pytest.raises(InvalidArgumentError, match="blocks of label"):
+        train_xgboost({"objective": "reg:squarederror", "nthread": 1}, data, label)
+
+
+@PLACES
+def test_sparse_blocks_beside_dense_ones_are_refused(client: Client, at: Sequence[int]) -> None:
+    x, y = halves(FRAME.to_numpy()), halves(LABELS)
+    data, label = placed(client, [sparse.csr_array(x[0]), x[1]], at), placed(client, y, at)
+    with pytest.raises(InvalidArgumentError, match="some blocks of data are sparse"):
+        train_xgboost(SETTINGS, data, label)
+
+
+@METHODS
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_array, sparse.coo_array])
+def test_sparse_blocks(client: Client, tree_method: str, kind: Any) -> None:
+    x = FRAME.to_numpy()
+    data = placed(client, [kind(block) for block in halves(x)], (0, 1))
+    (label,) = in_two(client, LABELS)
+    params = {**SETTINGS, "tree_method": tree_method}
+    trained = train_xgboost(params, data, label)
+    whole = xgboost.DMatrix(sparse.csr_array(x), LABELS)
+    same_predictions(trained, xgboost.train(params, whole), whole)
+
+
+@METHODS
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_numbers_of_the_other_byte_order(client: Client, tree_method: str, as_frame: bool) -> None:
+    weight, margin = np.linspace(0.5, 1.5, N_ROWS), np.linspace(-1, 1, N_ROWS)
+    swapped = [each.astype(">f8") for each in (FRAME.to_numpy(), LABELS, weight, margin)]
+    if as_frame:
+        swapped[0] = pd.DataFrame(swapped[0], columns=list("abcd"))
+        swapped[1:] = [pd.Series(each) for each in swapped[1:]]
+    data, label, *others = in_two(client, *swapped)
+    columns = dict(zip(["weight", "base_margin"], others, strict=True))
+    params = {**SETTINGS, "tree_method": tree_method}
+    valid = {"data": data, "label": label, **columns}
+    trained = train_xgboost(params, data, label, **columns, evals=[(valid, "valid")])
+    whole = xgboost.DMatrix(FRAME.to_numpy(), LABELS, weight=weight, base_margin=margin)
+    history: dict[str, Any] = {}
+    theirs = xgboost.train(
+        params, whole, evals=[(whole, "valid")], evals_result=history, verbose_eval=False
+    )
+    plain = xgboost.DMatrix(FRAME if as_frame else FRAME.to_numpy())
+    same_predictions(trained, theirs if not as_frame else named(theirs), plain)
+    losses = trained.history["valid"]["logloss"]
+    np.testing.assert_allclose(losses, history["valid"]["logloss"], atol=1e-4)
+
+
+def named(booster: Any) -> Any:
+    booster.feature_names = list("abcd")
+    return booster
+
+
+def test_queries_and_columns_in_memory_of_the_other_byte_order(client: Client) -> None:
+    queries = np.arange(N_ROWS) // 50
+    data, qid = in_two(client, FRAME.to_numpy().astype(">f4"), queries.astype(">i8"))
+    with colocate(data, qid=qid, label=LABELS.astype(">i4")) as rows:
+        here: list[LocalRows] = gather(rows.map(lambda rows: rows))
+    for each in here:
+        assert each.group_sizes().tolist() == [50] * 6
+        blocks = [block for blocks in each.parts.values() for block in blocks]
+        assert all(block.dtype.isnative for block in blocks)
+    np.testing.assert_array_equal(np.concatenate([each.parts["label"][0] for each in here]), LABELS)
+
+
+def test_queries_in_frames(client: Client) -> None:
+    frames = [pd.DataFrame({"q": [2, 1, 2]}), pd.DataFrame({"q": [1]})]
+    data = placed(client, [np.zeros((3, 1)), np.ones((1, 1))], (0, 0))
+    with colocate(data, qid=placed(client, frames, (0, 0))) as rows:
+        (here,) = gather(rows.map(lambda rows: rows))
+    assert here.sorted_by_query().group_sizes().tolist() == [2, 2]
+    pairs = placed(client, [frame.assign(r=0) for frame in frames], (0, 0))
+    with pytest.raises(InvalidArgumentError, match="qid must be one column, got 2"):
+        colocate(data, qid=pairs)
+
+
+COLUMNS = ["label", "weight", "base_margin", "label_lower_bound", "label_upper_bound", "qid"]
+
+
+@pytest.mark.parametrize("name", ["data", *COLUMNS])
+def test_masked_elements_are_refused(client: Client, name: str) -> None:
+    masked: dict[str, Any] = {"data": FRAME.to_numpy(), "label": LABELS}
+    values = FRAME.to_numpy() if name == "data" else np.arange(N_ROWS) // 2 + 1
+    masked[name] = np.ma.array(values, mask=values < 0)
+    masked[name][-1] = np.ma.masked
+    given = dict(zip(masked, in_two(client, *masked.values()), strict=True))
+    with pytest.raises(InvalidArgumentError, match=f"block 1 of {name}: masked"):
+        train_xgboost(SETTINGS, **given)
+    with pytest.raises(InvalidArgumentError, match=f"block 1 of {name}: masked"):
+        colocate(given.pop("data"), **given)
+    valid = dict(zip(masked, in_two(client, *masked.values()), strict=True))
+    data, label = in_two(client, FRAME.to_numpy(), LABELS)
+    with pytest.raises(InvalidArgumentError, match="masked"):
+        train_xgboost(SETTINGS, data, label, evals=[(valid, "valid")])
+
+
+def test_masked_elements_in_memory_are_refused(client: Client) -> None:
+    (data,) = in_two(client, FRAME)
+    with pytest.raises(InvalidArgumentError, match="masked"):
+        train_xgboost(SETTINGS, data, np.ma.masked_equal(LABELS, 1))
+    weights = np.ma.masked_equal([1.0, 0.0, 2.0, 1.0], 0.0)
+    with pytest.raises(InvalidArgumentError, match="feature_weights: masked"):
+        train_xgboost(SETTINGS, data, LABELS, feature_weights=weights)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("nullable", [False, True])
+def test_missing_values_are_refused_but_in_features(
+    client: Client, name: str, nullable: bool
+) -> None:
+    values = pd.Series(np.arange(N_ROWS) // 2 + 1.0)
+    values[N_ROWS - 1] = np.nan
+    column: Any = values.astype("Int64") if nullable else values.to_numpy()
+    data, label, given = in_two(client, FRAME, LABELS, column)
+    with pytest.raises(InvalidArgumentError, match=f"{name} has missing values"):
+        train_xgboost(SETTINGS, data, **{"label": label, name: given})
+
+
+def test_text_and_tables_are_refused(client: Client) -> None:
+    label = placed(client, halves(LABELS), (0, 1))
+    text = placed(client, halves(FRAME.assign(d=LABELS.astype(str))), (0, 1))
+    one_only = placed(client, [halves(FRAME)[0], halves(FRAME.assign(d="x"))[1]], (0, 1))
+    for data in (text, one_only):
+        with pytest.raises(InvalidArgumentError, match="data must be numbers, got text such as"):
+            train_xgboost(SETTINGS, data, label)
+    pyarrow = pytest.importorskip("pyarrow")
+    tables = [pyarrow.Table.from_pandas(block, preserve_index=False) for block in halves(FRAME)]
+    with pytest.raises(InvalidArgumentError, match=r"got Table; convert them with \.to_pandas"):
+        train_xgboost(SETTINGS, placed(client, tables, (0, 1)), label)
+
+
+@METHODS
+def test_memory_maps(tmp_path: Path, tree_method: str) -> None:
+    np.save(tmp_path / "x.npy", FRAME.to_numpy())
+    np.save(tmp_path / "y.npy", LABELS)
+    x, y = (np.load(tmp_path / name, mmap_mode="r") for name in ("x.npy", "y.npy"))
+    params = {**SETTINGS, "tree_method": tree_method}
+    trained = train_xgboost(params, halves(x), halves(y))
+    whole = xgboost.DMatrix(FRAME.to_numpy(), LABELS)
+    same_predictions(trained, xgboost.train(params, whole), whole)
