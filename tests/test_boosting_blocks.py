@@ -137,16 +137,18 @@ def named(booster: Any) -> Any:
     return booster
 
 
-def test_queries_and_columns_in_memory_of_the_other_byte_order(client: Client) -> None:
+def native_groups(rows: LocalRows) -> tuple[list[bool], list[int], Any]:
+    blocks = [block for blocks in rows.parts.values() for block in blocks]
+    return [block.dtype.isnative for block in blocks], rows.group_sizes().tolist(), blocks[-1]
+
+
+def test_colocated_numbers_of_the_other_byte_order(client: Client) -> None:
     queries = np.arange(N_ROWS) // 50
     data, qid = in_two(client, FRAME.to_numpy().astype(">f4"), queries.astype(">i8"))
     with colocate(data, qid=qid, label=LABELS.astype(">i4")) as rows:
-        here: list[LocalRows] = gather(rows.map(lambda rows: rows))
-    for each in here:
-        assert each.group_sizes().tolist() == [50] * 6
-        blocks = [block for blocks in each.parts.values() for block in blocks]
-        assert all(block.dtype.isnative for block in blocks)
-    np.testing.assert_array_equal(np.concatenate([each.parts["label"][0] for each in here]), LABELS)
+        found = gather(rows.map(native_groups))
+    assert [(native, sizes) for native, sizes, _ in found] == [([True] * 3, [50] * 6)] * 2
+    np.testing.assert_array_equal(np.concatenate([labels for *_, labels in found]), LABELS)
 
 
 def test_queries_in_frames(client: Client) -> None:
