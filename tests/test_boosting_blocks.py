@@ -112,12 +112,12 @@ def test_sparse_blocks(client: Client, tree_method: str, kind: Any) -> None:
 @pytest.mark.parametrize("as_frame", [False, True])
 def test_numbers_of_the_other_byte_order(client: Client, tree_method: str, as_frame: bool) -> None:
     weight, margin = np.linspace(0.5, 1.5, N_ROWS), np.linspace(-1, 1, N_ROWS)
-    swapped = [each.astype(">f8") for each in (FRAME.to_numpy(), LABELS, weight, margin)]
+    swapped: list[Any] = [each.astype(">f8") for each in (FRAME.to_numpy(), LABELS, weight, margin)]
     if as_frame:
         swapped[0] = pd.DataFrame(swapped[0], columns=list("abcd"))
         swapped[1:] = [pd.Series(each) for each in swapped[1:]]
     data, label, *others = in_two(client, *swapped)
-    columns = dict(zip(["weight", "base_margin"], others, strict=True))
+    columns: dict[str, Any] = dict(zip(["weight", "base_margin"], others, strict=True))
     params = {**SETTINGS, "tree_method": tree_method}
     valid = {"data": data, "label": label, **columns}
     trained = train_xgboost(params, data, label, **columns, evals=[(valid, "valid")])
@@ -171,7 +171,7 @@ def test_masked_elements_are_refused(client: Client, name: str) -> None:
     values = FRAME.to_numpy() if name == "data" else np.arange(N_ROWS) // 2 + 1
     masked[name] = np.ma.array(values, mask=values < 0)
     masked[name][-1] = np.ma.masked
-    given = dict(zip(masked, in_two(client, *masked.values()), strict=True))
+    given: dict[str, Any] = dict(zip(masked, in_two(client, *masked.values()), strict=True))
     with pytest.raises(InvalidArgumentError, match=f"block 1 of {name}: masked"):
         train_xgboost(SETTINGS, **given)
     with pytest.raises(InvalidArgumentError, match=f"block 1 of {name}: masked"):
@@ -200,8 +200,9 @@ def test_missing_values_are_refused_but_in_features(
     values[N_ROWS - 1] = np.nan
     column: Any = values.astype("Int64") if nullable else values.to_numpy()
     data, label, given = in_two(client, FRAME, LABELS, column)
+    columns: dict[str, Any] = {"label": label, name: given}
     with pytest.raises(InvalidArgumentError, match=f"{name} has missing values"):
-        train_xgboost(SETTINGS, data, **{"label": label, name: given})
+        train_xgboost(SETTINGS, data, **columns)
 
 
 def test_text_and_tables_are_refused(client: Client) -> None:

@@ -67,7 +67,7 @@ def in_bounds(train: Callable[[], Any]) -> Any:
         return pool.submit(train).result(timeout=BOUND)
 
 
-class Pause(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # XGBoost has no types
+class Pause(xgboost.callback.TrainingCallback):
     """Holds each trainer in its second round until the event "go"."""
 
     def __init__(self, name: str) -> None:

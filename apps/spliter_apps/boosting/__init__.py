@@ -7,7 +7,8 @@ weights and queries. :func:`colocate` is that step by itself, for any engine;
 
 from __future__ import annotations
 
-from spliter_apps.boosting.colocated import ColocatedCollections, LocalRows, colocate
+from spliter_apps.boosting.colocated import ColocatedCollections, colocate
+from spliter_apps.boosting.local_rows import LocalRows
 from spliter_apps.boosting.xgboost_training import (
     TrainedBooster,
     TrainersMissingError,
