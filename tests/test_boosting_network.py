@@ -40,8 +40,10 @@ Address = tuple[str, int]
 
 @pytest.fixture(scope="module")
 def data(client: Client) -> list[Any]:
-    """Return points and labels at two workers."""
-    return in_four(client, *few_values())
+    """Return points and labels at two workers, which have XGBoost imported."""
+    blocks = in_four(client, *few_values())
+    train_xgboost(SETTINGS, *blocks, num_boost_round=1)
+    return blocks
 
 
 def listening(pid: int) -> set[Address]:
@@ -141,7 +143,7 @@ def test_a_silent_stranger_at_the_tracker_during_the_training_costs_no_model(
             (address,) = processes.opened("here")
             strangers.enter_context(socket.create_connection(address))
 
-        trained = train_and_act(data, 2, connect)
+        trained = train_and_act(data, 5, connect)
         assert trained.booster.num_boosted_rounds() == 5
         assert not processes.opened("here")
     # XGBoost leaves a port open at each worker; it closes when somebody connects and goes.
