@@ -193,13 +193,15 @@ def train_xgboost(
     BackendNotUsableError
         If XGBoost is not installed.
     InvalidArgumentError
-        If `timeout` is less than 1, `data` has several blocks along axis 1, labels or other
-        columns are text, a set in `evals` is invalid, or ``booster`` is "gblinear", which
-        XGBoost does not train in parallel.
+        As for :func:`colocate`, also between `data` and the sets in `evals`; if values are text or
+        labels and other columns have missing ones, blocks are tables of another library than
+        pandas, `timeout` is less than 1, a set in `evals` is invalid, an ``xgb_model`` is to be
+        continued on categories, or ``booster`` is "gblinear", which XGBoost does not train in
+        parallel.
     AlignmentError
         If a query has rows at several locations; and as for :func:`spliter.split`.
     TrainersMissingError
-        If not all trainers started within `timeout`.
+        If not all trainers started within `timeout`, or another program connected to them.
     xgboost.core.XGBoostError
         Raised by XGBoost in a trainer. An error of a function in `options` is raised unchanged.
 
