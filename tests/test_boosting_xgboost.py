@@ -108,21 +108,19 @@ def test_blocks_weights_and_margins_are_used(tree_method: str) -> None:
 
 
 def test_ranking_takes_whole_queries(client: Client) -> None:
-    rng = np.random.default_rng(0)
-    x = da.from_array(rng.normal(size=(400, 3)), chunks=(50, 3)).persist()
-    relevance = (x[:, 0] > 0).astype(int).persist()
-    whole = da.from_array(np.arange(400) // 10, chunks=50).persist()
-    torn = da.from_array(np.arange(400) % 10, chunks=50).persist()
-    wait([x, relevance, whole, torn])
+    points = np.random.default_rng(0).normal(size=(400, 3))
+    relevant = (points[:, 0] > 0).astype(int)
+    rows = np.arange(400)
+    x, relevance, whole, torn = in_four(client, points, relevant, rows // 10, rows % 10)
     params = {"objective": "rank:ndcg", "nthread": 1}
     trained = train_xgboost(params, x, relevance, qid=whole, num_boost_round=5)
-    scores = trained.booster.predict(xgboost.DMatrix(x.compute()))
-    assert roc_auc_score(relevance.compute(), scores) > 0.99
-    if trained.trainers > 1:
-        with pytest.raises(AlignmentError, match="at more than one location"):
-            train_xgboost(params, x, relevance, qid=torn, num_boost_round=5)
-        again = train_xgboost(params, x, relevance, qid=torn, num_boost_round=2, split_queries=True)
-        assert again.booster.num_boosted_rounds() == 2
+    assert trained.trainers == 2
+    scores = trained.booster.predict(xgboost.DMatrix(points))
+    assert roc_auc_score(relevant, scores) > 0.99
+    with pytest.raises(AlignmentError, match="at more than one location"):
+        train_xgboost(params, x, relevance, qid=torn, num_boost_round=5)
+    again = train_xgboost(params, x, relevance, qid=torn, num_boost_round=2, split_queries=True)
+    assert again.booster.num_boosted_rounds() == 2
 
 
 @pytest.mark.parametrize("kind", [np.asarray, pd.Series])
