@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import numpy as np
 
 from spliter._errors import InvalidArgumentError
+from spliter._keys import identity_of, plain_key
 from spliter._pace import MAX_DEPTH, Pace, Prefetch, check_prefetch
 from spliter._read_ahead import LookAhead, ReadAhead, TimedRead, start_read, timed
 from spliter._task_checks import lazy_kind, name_of
@@ -30,6 +32,8 @@ from spliter._unsupported import describe_type
 
 Keys: TypeAlias = Callable[[Any], Iterable[Hashable]]
 Missing: TypeAlias = Literal["raise"] | None
+Records: TypeAlias = dict[tuple[Hashable, str], Any]
+"""Records by the identity of their key."""
 
 MAX_REQUESTS: Final = MAX_DEPTH
 """Requests of one loop that are pending at most; a block may need more than one."""
@@ -46,7 +50,7 @@ class RecordSource(Protocol):
 
     It is sent to tasks: pickled it has options alone, and it connects when it is first used. Its
     methods are called in several threads at once. A source that can store records also has a method
-    ``put(key, record)``.
+    ``put(key, record)``, which ends with :func:`refetch_record`.
 
     Examples
     --------
@@ -75,7 +79,11 @@ class RecordSource(Protocol):
         ...
 
     def get_many(self, keys: Sequence[Any]) -> Sequence[Any]:
-        """Return a record, or ``None``, for each of several distinct keys, in their order."""
+        """Return a record, or ``None``, for each of several keys, in their order.
+
+        Keys are Python's own objects, not NumPy's. Those that are equal but look different, such as
+        1, 1.0 and True, are different keys.
+        """
         ...
 
 
@@ -122,7 +130,7 @@ class Lookup:
             raise InvalidArgumentError(f'missing must be None or "raise", got {self.missing!r}')
 
     def keys_of(self, block: Any) -> list[Hashable]:
-        """Return the keys of a block, as Python's own objects if they are in an array."""
+        """Return the keys of a block, as Python's own objects."""
         keys: Any = self.keys(block)
         one_axis = getattr(keys, "ndim", 1) == 1 and not isinstance(keys, str | bytes)
         if not one_axis or not isinstance(keys, Iterable):
@@ -131,12 +139,14 @@ class Lookup:
                 f"keys={name_of(self.keys)} must return keys, one after the other along one axis, "
                 f"got {describe_type(keys)}"
             )
-        return keys.tolist() if hasattr(keys, "tolist") else list(keys)
+        if not isinstance(keys, np.ndarray):  # whose times would become integers
+            keys = getattr(keys, "tolist", keys.__iter__)()
+        return [plain_key(key) for key in keys]
 
     def batches(self, keys: Sequence[Hashable]) -> list[Batch]:
         """Return batches of the distinct keys."""
         try:
-            distinct = list(dict.fromkeys(keys))
+            distinct = list({identity_of(key): key for key in keys}.values())
         except TypeError:
             raise InvalidArgumentError(
                 f"keys={name_of(self.keys)} must return keys that can be hashed, got "
@@ -158,10 +168,10 @@ class Lookup:
             )
         return records  # type: ignore[no-any-return]
 
-    def align(self, keys: Sequence[Hashable], found: dict[Hashable, Any]) -> list[Any]:
+    def align(self, keys: Sequence[Hashable], found: Records) -> list[Any]:
         """Return a record for each key of a block; raise if one is missing and must not be."""
-        records = [found[key] for key in keys]
-        missing = [key for key, record in found.items() if record is None]
+        records = [found[identity_of(key)] for key in keys]
+        missing = [key for (key, _), record in found.items() if record is None]
         if missing and self.missing == "raise":
             error = KeyError(missing[0])
             error.add_note(f"{len(missing)} of {len(found)} keys of the block have no record")
@@ -176,6 +186,10 @@ class Batch:
     keys: Sequence[Hashable]
     request: TimedRead | None = None
     """None if no thread was asked for it."""
+
+    def by_key(self, records: Sequence[Any]) -> Records:
+        """Return its records by the identity of their key."""
+        return dict(zip(map(identity_of, self.keys), records, strict=True))
 
 
 @dataclass(eq=False)
@@ -237,8 +251,19 @@ class LookupAhead(LookAhead[BlockLookup]):
         self._fastest_request = math.inf
         self._queue: deque[Batch] = deque()
         self._requests: list[TimedRead] = []
+        self._requested = 0  # blocks so far
+        self._puts: dict[Hashable, int] = {}  # how many blocks were requested before, by name
+        self._name_of: Callable[[Any], Hashable] = _itself
+        _loops[id(self)] = self
+
+    def note_put(self, source: RecordSource, key: Any, name_of: Callable[[Any], Hashable]) -> None:
+        """Have a record fetched again for blocks that were begun; called from any thread."""
+        if source is self._lookup.source:
+            self._name_of = name_of
+            self._puts[name_of(key)] = self._requested
 
     def _begin(self, number: int) -> BlockLookup:
+        self._requested = number + 1
         try:
             block = next(self._blocks)
             if number == self._end - 1:
@@ -276,22 +301,27 @@ class LookupAhead(LookAhead[BlockLookup]):
             finally:
                 pending.error = None  # the error refers to this frame
         try:
-            found, seconds = self._found(pending)
+            found, seconds = self._found(number, pending)
         except BaseException:
             self._drop(pending)  # its other requests
             raise
         return (pending.block, self._lookup.align(pending.keys, found)), seconds
 
-    def _found(self, pending: BlockLookup) -> tuple[dict[Hashable, Any], float]:
+    def _found(self, number: int, pending: BlockLookup) -> tuple[Records, float]:
         """Return the records of a block by their keys, and the seconds of its slowest request."""
-        found: dict[Hashable, Any] = {}
+        found: Records = {}
         slowest = 0.0
         for batch in pending.batches:
             records, seconds = self._fetched(batch)
-            found.update(zip(batch.keys, records, strict=True))
+            found.update(batch.by_key(records))
             slowest = max(slowest, seconds)
             self._fastest_request = min(self._fastest_request, seconds)
             self._request()
+        if self._puts:
+            names = ((key, self._name_of(key)) for key, _ in found)
+            stale = [key for key, name in names if number < self._puts.get(name, 0)]
+            for batch in self._lookup.batches(stale):
+                found.update(batch.by_key(self._lookup.fetch(batch.keys)))
         return found, slowest if found else math.inf
 
     def _fetched(self, batch: Batch) -> tuple[Any, float]:
@@ -306,6 +336,57 @@ class LookupAhead(LookAhead[BlockLookup]):
         for batch in pending.batches:
             if batch.request is not None:
                 self._drop_read(batch.request)
+
+
+_loops: Final[weakref.WeakValueDictionary[int, LookupAhead]] = weakref.WeakValueDictionary()
+"""Loops of this process."""
+
+
+def refetch_record(
+    source: RecordSource, key: Any, name_of: Callable[[Any], Hashable] | None = None
+) -> None:
+    """Have the loops over a source that are running fetch a record again; to be called by `put`.
+
+    Without it, a loop that has fetched the record for its next blocks would yield the former one.
+
+    Parameters
+    ----------
+    source : RecordSource
+        That of the loops: the object itself, in this process.
+    key : object
+        The key of the record that was stored.
+    name_of : callable, optional
+        Returns the same for keys of the same record; by default keys that are equal.
+
+    Examples
+    --------
+    >>> class Names(dict):
+    ...     max_batch = 10
+    ...
+    ...     def get_many(self, keys):
+    ...         return [self.get(key) for key in keys]
+    ...
+    ...     def put(self, key, record):
+    ...         self[key] = record
+    ...         refetch_record(self, key)
+    >>> from spliter import split
+    >>> names = Names({1: "Ada"})
+    >>> (part,) = split([[1], [1]], partitions_per_location=1)
+    >>> def rename(part):
+    ...     for _, (name,) in part.lookup(names, lambda block: block, prefetch=1):
+    ...         names.put(1, name + "!")
+    >>> part.submit(rename).result()
+    >>> names
+    {1: 'Ada!!'}
+    """
+    for reference in _loops.valuerefs():  # a copy: other threads begin and end loops
+        loop = reference()
+        if loop is not None:
+            loop.note_put(source, plain_key(key), name_of or _itself)
+
+
+def _itself(key: Any) -> Hashable:
+    return key  # type: ignore[no-any-return]
 
 
 def _check_plain(fn: Any, name: str) -> None:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from spliter._events import LOGGER, log_event
 from spliter._grid import UNKNOWN, BlockGrid, BlockIndexes, IntArray
-from spliter._lookup import Keys, RecordSource
+from spliter._keys import plain_key
+from spliter._lookup import Keys, RecordSource, refetch_record
 from spliter._pace import Prefetch
 from spliter._planner import Location, Placement, PlannedPartition, plan
 from spliter._read_ahead import WINDOW_NBYTES, Fetches
@@ -104,7 +105,9 @@ __all__ = [
     "log_event",
     "may_move",
     "name_of",
+    "plain_key",
     "plan",
+    "refetch_record",
     "stays_at_location",
     "take_passes",
     "take_rows",

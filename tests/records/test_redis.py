@@ -155,6 +155,15 @@ def test_requests_overlap_if_the_server_is_far_away(server: RedisServer) -> None
         assert 1 < connections("auto") <= MAX_CONNECTIONS
 
 
+def test_records_that_a_loop_stores(server: RedisServer) -> None:
+    source = RedisSource(server.url, "stored:{}", int)
+    source.put(1, 0)
+    part = split([[1]] * 20, partitions_per_location=1)[0].at_location()
+    for number, (_, records) in enumerate(part.lookup(source, lambda block: block, 4)):
+        assert records == [number]
+        source.put("1", number + 1)
+
+
 def test_server_that_dies_in_the_middle() -> None:
     with redis_server() as server:
         fill(server)

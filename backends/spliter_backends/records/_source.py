@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from spliter import InvalidArgumentError, PackageMissingError, RecordSourceError, SplIterError
+from spliter.backend import plain_key
 from spliter_backends.records._connections import CONNECTIONS
 from spliter_backends.records._secrets import secrets_in, without
 
@@ -162,14 +163,15 @@ def check_template(template: object) -> None:
 
 
 def text_of(key: Any) -> str:
-    """Return a key as text: bytes are decoded.
+    """Return a key as text: bytes are decoded, NumPy's scalars are printed as Python's.
 
     Examples
     --------
     >>> text_of(b"ada"), text_of(7)
     ('ada', '7')
     """
-    return key.decode() if isinstance(key, bytes) else str(key)
+    plain = plain_key(key)
+    return plain.decode() if isinstance(plain, bytes) else str(plain)
 
 
 def check_no_parent(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from spliter.backend import refetch_record
 from spliter_backends.records._source import (
     Decode,
     SourceBase,
@@ -47,14 +48,17 @@ class ObjectSource(SourceBase):
         super().__init__(url, decode, max_batch, options)
 
     def put(self, key: Any, record: bytes) -> None:
-        """Store the bytes of an object.
+        """Store the bytes of an object; loops over this source yield them from now on.
 
         Raises
         ------
         RecordSourceError
             If the store cannot be reached or refuses.
         """
-        self._call(self._put, key, record)
+        try:
+            self._call(self._put, key, record)
+        finally:  # also if the answer did not arrive
+            refetch_record(self, key, _name_of)
 
     def _put(self, connection: Any, key: Any, record: bytes) -> None:
         system, template = self._of_thread(connection)
@@ -84,6 +88,10 @@ class ObjectSource(SourceBase):
 
     def _path(self, template: str, key: Any) -> str:
         return template.format(check_no_parent(text_of(key)))
+
+
+def _name_of(key: Any) -> str:
+    return text_of(key[0] if isinstance(key, tuple) else key)
 
 
 def _or_none(found: Any) -> Any:

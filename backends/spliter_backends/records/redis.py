@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from spliter.backend import refetch_record
 from spliter_backends.records._source import (
     Decode,
     SourceBase,
@@ -60,14 +61,17 @@ class RedisSource(SourceBase):
         self._template = template
 
     def put(self, key: Any, record: bytes | str | float) -> None:
-        """Store the value of a key, not decoded.
+        """Store the value of a key, not decoded; loops over this source yield it from now on.
 
         Raises
         ------
         RecordSourceError
             If the server cannot be reached or refuses.
         """
-        self._call(lambda connection: connection.set(self._name(key), record))
+        try:
+            self._call(lambda connection: connection.set(self._name(key), record))
+        finally:  # also if the answer did not arrive
+            refetch_record(self, key, self._name)
 
     def _connect(self) -> Any:
         import redis

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from spliter import InvalidArgumentError
+from spliter.backend import plain_key
 from spliter_backends.records._source import Decode, SourceBase, import_library
 
 POOL: Final = {"pool_size": 16, "max_overflow": 0}
@@ -85,6 +86,7 @@ class SQLSource(SourceBase):
     def _fetch(self, connection: Any, keys: Sequence[Any]) -> list[Any]:
         from sqlalchemy.exc import DBAPIError
 
+        keys = [plain_key(key) for key in keys]
         try:
             rows = self._rows(connection, keys)
         except DBAPIError as error:
