@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -228,8 +229,8 @@ class _Handler(BaseHTTPRequestHandler):
         service.requests[self.path] += 1
         service.addresses.add(self.client_address)
         service.authorizations.add(self.headers["Authorization"])
-        name = self.path.replace("=", "/").rpartition("/")[2]
-        number = int(name) if name.isdigit() else None
+        found = re.search(r"(?:id=|/)(\d+)(?=$|[?&])", self.path)
+        number = int(found[1]) if found else None
         status = 500 if number == 13 else 200 if number is not None and number % 2 == 0 else 404
         body = json.dumps(number and number**2).encode()
         self.send_response(status)

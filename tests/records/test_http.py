@@ -58,7 +58,7 @@ class TestHTTP(RecordSourceTests):
     def unreachable(self) -> tuple[HTTPSource, str]:
         port = free_port()
         source = HTTPSource(f"http://ada:{QUOTED}@{HOST}:{port}/{{}}")
-        return source, f"http://ada:***@{HOST}:{port}/{{}} cannot be read: ConnectError: "
+        return source, f"http://***@{HOST}:{port}/{{}} cannot be read: ConnectError: "
 
     def test_credentials_are_sent_and_not_logged(
         self, service: Service, source: Any, caplog: pytest.LogCaptureFixture
@@ -91,21 +91,21 @@ def test_status_that_is_an_error(service: Service) -> None:
         HTTPSource(f"{service.url}/people/{{}}").get(13)
 
 
-def test_tokens_in_the_url_are_hidden(service: Service) -> None:
-    url = f"http://{HOST}:{service.server_port}/people?api_key=told-you&size=1&id={{}}"
-    source = HTTPSource(url, headers={"Authorization": "Bearer told-you-too"})
-    assert repr(source).endswith("/people?api_key=***&size=1&id={}')")
-    with pytest.raises(RecordSourceError, match=r"api_key=.*500 Internal") as raised:
-        source.get(13)
-    assert "told" not in str(raised.value)
-
-
 @pytest.mark.parametrize(
     ("url", "options", "message"),
     [
         ("ftp://h/{}", {}, "must begin with http:// or https://, got 'ftp://h/{}'"),
-        ("http://{}.h/", {}, "the key must be in the path or the query .* got 'http://{}.h/'"),
-        ("http://u:hidden@h/", {}, r"with one {} for the key, .* got 'http://u:\*\*\*@h/'"),
+        ("http://{}.h/", {}, "the key in the path or the query, .* got 'http://{}.h/'"),
+        ("http://u:hidden@h/", {}, r"with one {} for the key, .* got 'http://\*\*\*@h/'"),
+        (
+            "http://u:hidden@[127.0.0.1/{}",
+            {},
+            r"must have a host, .* got 'http://\*\*\*@\[127.0.0.1/",
+        ),
+        ("http://u:hid/den@h/{}", {}, r"must have a host, .* got 'http://\*\*\*'"),
+        ("http://u:hidden@h:port/{}", {}, "must have a host, .*"),
+        ("http:///{}", {}, "must have a host, .* got 'http:///{}'"),
+        ("http://h/people#{}", {}, r"the key in the path or the query, .* got 'http://h/people#"),
         ("http://h/{}", {"method": "POST"}, "no option 'method': records are read with GET"),
         ("http://h/{}", {"json": {}}, "no option 'json'"),
     ],
@@ -146,7 +146,7 @@ def test_service_that_dies_in_the_middle() -> None:
         with pytest.raises(RecordSourceError) as raised:
             part.submit(kill_after_ten).result()
         assert time.monotonic() - begun < 60
-        check_hidden(raised.value, f"http://ada:***@{HOST}:{server.port}/people/{{}}")
+        check_hidden(raised.value, f"http://***@{HOST}:{server.port}/people/{{}}")
         server.start()
         found = part.submit(looked_up, source).result()
     assert found == [([key], [record]) for key, record in RECORDS.items()] * 20

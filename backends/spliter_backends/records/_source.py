@@ -1,8 +1,9 @@
-"""Base class of sources: options that can be pickled, one connection, errors without passwords."""
+"""Base class of sources: options that can be pickled, one connection, errors without secrets."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import inspect
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias
 from spliter import InvalidArgumentError, PackageMissingError, RecordSourceError, SplIterError
 from spliter.backend import plain_key
 from spliter_backends.records._connections import CONNECTIONS
-from spliter_backends.records._secrets import secrets_in, without
+from spliter_backends.records._secrets import Hide, hidden_from_logs, hider, shown
 
 Decode: TypeAlias = Callable[[Any], Any]
 
@@ -28,7 +29,7 @@ class SourceBase(ABC):
     Parameters
     ----------
     url : str
-        Where the records are; shown without its password.
+        Where the records are; shown without user, parameters, query and fragment.
     decode : callable or None
         Makes a record of what was read.
     max_batch : int
@@ -41,7 +42,6 @@ class SourceBase(ABC):
         self, url: str, decode: Decode | None, max_batch: int, options: Mapping[str, Any]
     ) -> None:
         kind = type(self).__name__
-        self._secrets = secrets_in(url, options) if isinstance(url, str) else []
         self._url = url
         self._decode = decode
         self._options = dict(options)
@@ -68,8 +68,16 @@ class SourceBase(ABC):
 
     @property
     def shown_url(self) -> str:
-        """The URL without its secrets."""
-        return without(self._secrets, self._url)
+        """Scheme, host and path of the URL."""
+        return shown(self._url)
+
+    @functools.cached_property
+    def _hide(self) -> Hide:
+        return hider(self._url, self._options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return URL and options."""
+        return {name: value for name, value in vars(self).items() if name != "_hide"}
 
     def get(self, key: Any) -> Any:
         """Return the record of a key, or None.
@@ -97,12 +105,13 @@ class SourceBase(ABC):
     def _call(self, do: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function with the connection; translate errors of the library."""
         try:
-            connection = CONNECTIONS.get(self._key, self._connect, self._disconnect)
-            return do(connection, *arguments)
+            with hidden_from_logs(self._hide):
+                connection = CONNECTIONS.get(self._key, self._connect, self._disconnect)
+                return do(connection, *arguments)
         except SplIterError:
             raise
         except Exception as error:  # noqa: BLE001  each library has its own
-            text = without(self._secrets, f"{type(error).__name__}: {error}")
+            text = self._hide(f"{type(error).__name__}: {error}")
         # Not raised above: the library's error would be its context, with all its texts.
         raise RecordSourceError(
             f"{self.shown_url} cannot be read: {text}; check that this machine reaches it, and its "
@@ -110,7 +119,7 @@ class SourceBase(ABC):
         )
 
     def __repr__(self) -> str:
-        """Return the kind and the URL, without secrets."""
+        """Return the kind and the URL, as far as it is shown."""
         return f"{type(self).__name__}({self.shown_url!r})"
 
 
@@ -128,13 +137,12 @@ def check_scheme(kind: str, url: str, schemes: Sequence[str]) -> None:
     Raises
     ------
     InvalidArgumentError
-        With the URL, less its secrets.
+        With the URL, as far as it is shown.
     """
     if isinstance(url, str) and url.partition("://")[0] not in schemes:
-        shown = without(secrets_in(url, {}), url)
         raise InvalidArgumentError(
             f"the URL of {kind} must begin with {' or '.join(f'{one}://' for one in schemes)}, got "
-            f"{shown!r}"
+            f"{shown(url)!r}"
         )
 
 
@@ -144,21 +152,21 @@ def check_template(template: object) -> None:
     Raises
     ------
     InvalidArgumentError
-        With the template, less its secrets.
+        With the template; of a URL, as far as it is shown.
 
     Examples
     --------
     >>> check_template("person:{}")
     """
-    shown = type(template).__name__
+    got = type(template).__name__
     if isinstance(template, str):
-        shown = repr(without(secrets_in(template, {}), template))
+        got = repr(shown(template))
         with contextlib.suppress(ValueError):
             fields = [name for _, name, *_ in string.Formatter().parse(template)]
             if [name for name in fields if name is not None] == [""]:
                 return
     raise InvalidArgumentError(
-        f"a template must be a str with one {{}} for the key, such as 'person:{{}}', got {shown}"
+        f"a template must be a str with one {{}} for the key, such as 'person:{{}}', got {got}"
     )
 
 

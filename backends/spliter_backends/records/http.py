@@ -40,12 +40,12 @@ class HTTPSource(SourceBase):
     decode : callable, optional
         Makes a record of the bytes of an answer, such as ``json.loads``; by default they are it.
     **options
-        Arguments of ``httpx.Client``. Pass tokens in ``headers``: the log of httpx has the URL.
+        Arguments of ``httpx.Client``.
 
     Examples
     --------
     >>> HTTPSource("https://ada:told@service/people/{}", headers={"Accept": "application/json"})
-    HTTPSource('https://ada:***@service/people/{}')
+    HTTPSource('https://***@service/people/{}')
     """
 
     def __init__(self, url: str, decode: Decode | None = None, **options: Any) -> None:
@@ -53,9 +53,15 @@ class HTTPSource(SourceBase):
         check_scheme("HTTPSource", url, ["http", "https"])
         check_template(url)
         super().__init__(url, decode, 1, options)
-        if "{" in urlsplit(url).netloc:
+        try:
+            parts = urlsplit(url)
+            is_url = bool(httpx.URL(self._address("key")).host) and "{" in parts.path + parts.query
+        except (ValueError, httpx.InvalidURL):
+            is_url = False
+        if not is_url or "{" in parts.netloc:
             raise InvalidArgumentError(
-                f"the key must be in the path or the query of the URL, got {self.shown_url!r}"
+                "the URL must have a host, and the key in the path or the query, such as "
+                f"'https://host/people/{{}}', got {self.shown_url!r}"
             )
         for name in options.keys() - inspect.signature(httpx.Client).parameters.keys():
             raise InvalidArgumentError(

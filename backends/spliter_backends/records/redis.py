@@ -42,7 +42,7 @@ class RedisSource(SourceBase):
     --------
     >>> source = RedisSource("redis://:told@cache:6379/0", "person:{}")
     >>> source
-    RedisSource('redis://:***@cache:6379/0', 'person:{}')
+    RedisSource('redis://***@cache:6379/0', 'person:{}')
     """
 
     def __init__(
@@ -95,5 +95,5 @@ class RedisSource(SourceBase):
         return self._template.format(text_of(key))
 
     def __repr__(self) -> str:
-        """Return the URL without its secrets, and the template."""
+        """Return the URL as far as it is shown, and the template."""
         return f"RedisSource({self.shown_url!r}, {self._template!r})"

@@ -49,7 +49,7 @@ class SQLSource(SourceBase):
     Examples
     --------
     >>> SQLSource("postgresql+psycopg://ada:told@base/people", "SELECT * FROM p WHERE id IN :keys")
-    SQLSource('postgresql+psycopg://ada:***@base/people', 'SELECT * FROM p WHERE id IN :keys')
+    SQLSource('postgresql+psycopg://***@base/people', 'SELECT * FROM p WHERE id IN :keys')
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class SQLSource(SourceBase):
         return [found[key] for key in keys]
 
     def __repr__(self) -> str:
-        """Return the URL without its secrets, and the statement."""
+        """Return the URL as far as it is shown, and the statement."""
         return f"SQLSource({self.shown_url!r}, {self._statement!r})"
 
 
