@@ -103,7 +103,7 @@ class SplitClosedError(SplIterError, RuntimeError):
 
 
 class RecordSourceError(SplIterError, RuntimeError):
-    """A source of records cannot be reached, or refused a request; passwords are left out."""
+    """A source of records cannot be reached, refuses a request, or sends too much or too slowly."""
 
 
 class TaskNotSerializableError(SplIterError, TypeError):

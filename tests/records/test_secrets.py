@@ -270,9 +270,9 @@ def test_what_is_shown_of_a_url(url: str, expected: str) -> None:
     [
         ({"a": [("b", {"c": (b"told", {"you"})})]}, "b told you", "*** *** ***"),
         (
-            {"retries": 3, "http2": True, "proxy": None},
-            "3 of 13: True, None",
-            "*** of 13: True, None",
+            {"retries": 3, "http2": True, "x": None, "pin": 1234},
+            "3 True None 1234",
+            "3 True None ***",
         ),
         ({"key": "AccountName=ada;AccountKey=to/ld=="}, "'to/ld==' of ada", "'***' of ***"),
         ({"url": "http://u:to%2Fld@h"}, "u to/ld to%252fld", "*** *** ***"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,21 @@ def test_server_that_was_restarted_between_loops(server: PostgresServer) -> None
     server.kill()
     server.start()
     assert source.get(2) == RECORDS[2]
+
+
+def test_server_that_does_not_answer(server: PostgresServer) -> None:
+    source = SQLSource(server.url, STATEMENT, max_seconds=0.5)
+    assert SQLSource(server.url, STATEMENT).get(1) == RECORDS[1]
+    server.pause()
+    threads = ThreadPoolExecutor(1)
+    try:
+        for _ in range(2):
+            with pytest.raises(RecordSourceError, match=r"no whole answer within max_seconds=0\.5"):
+                threads.submit(source.get, 1).result(60)
+    finally:
+        server.resume()
+        threads.shutdown(wait=False)
+    assert SQLSource(server.url, STATEMENT).get(2) == RECORDS[2]
 
 
 @pytest.fixture

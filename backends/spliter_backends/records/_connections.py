@@ -35,6 +35,14 @@ class Connections:
                 self._open[key] = connect(), disconnect
             return self._open[key][0]
 
+    def drop(self, key: str) -> None:
+        """Close the connection of a key, if there is one."""
+        with self._lock:
+            opened = self._open.pop(key, None)
+        if opened:
+            connection, disconnect = opened
+            disconnect(connection)
+
     def close(self) -> None:
         """Close all; a source that is used again opens a new one."""
         with self._lock:

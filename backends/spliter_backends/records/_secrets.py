@@ -24,6 +24,9 @@ HIDDEN: Final = "***"
 ALONE: Final = 4
 """Shorter values are hidden only where they stand alone: a 1 is a part of many texts."""
 
+PLAIN: Final = 1000
+"""Smaller numbers in options are seconds and sizes, not secrets, and stand in many texts."""
+
 _CHAIN: Final = re.compile(r"::(?=[\w+.-]*://)")
 _URL: Final = re.compile(
     r"(?P<scheme>[A-Za-z][\w+.-]*://)?(?P<authority>[^/?#;]*)(?P<path>[^?#;]*)(?P<rest>.*)",
@@ -101,7 +104,7 @@ def _leaves(options: Any) -> Iterator[str]:
     elif isinstance(options, Collection) and not isinstance(options, str):
         for value in options:
             yield from _leaves(value)
-    elif options is not None and not isinstance(options, bool):
+    elif options is not None and not (isinstance(options, int | float) and abs(options) < PLAIN):
         yield str(options)
         attributes = getattr(options, "__dict__", {}).values()  # such as those of httpx.DigestAuth
         yield from _leaves([one for one in attributes if isinstance(one, str | bytes)])

@@ -9,6 +9,7 @@ import importlib
 import inspect
 import pickle
 import string
+import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any, TypeAlias
 
 from spliter import InvalidArgumentError, PackageMissingError, RecordSourceError, SplIterError
 from spliter.backend import plain_key
+from spliter_backends.records._bounds import BoundReachedError, Bounds, bounded
 from spliter_backends.records._connections import CONNECTIONS
 from spliter_backends.records._secrets import Hide, hidden_from_logs, hider, shown
 
@@ -34,12 +36,22 @@ class SourceBase(ABC):
         Makes a record of what was read.
     max_batch : int
         Maximum number of keys in a request.
+    max_seconds : float
+        Maximum time of a request.
+    max_nbytes : int
+        Maximum size of the records of a request.
     options : mapping of str to object
         Settings of the connection, for the library that opens it.
     """
 
     def __init__(
-        self, url: str, decode: Decode | None, max_batch: int, options: Mapping[str, Any]
+        self,
+        url: str,
+        decode: Decode | None,
+        max_batch: int,
+        max_seconds: float,
+        max_nbytes: int,
+        options: Mapping[str, Any],
     ) -> None:
         kind = type(self).__name__
         self._url = url
@@ -47,10 +59,16 @@ class SourceBase(ABC):
         self._options = dict(options)
         self._key = _key_of((kind, url, self._options))
         self.max_batch: int = max_batch
+        self.max_seconds: float = max_seconds
+        self.max_nbytes: int = max_nbytes
         if not isinstance(url, str):
             raise InvalidArgumentError(f"the URL of {kind} must be a str, got {type(url).__name__}")
-        if isinstance(max_batch, bool) or not isinstance(max_batch, int) or max_batch < 1:
-            raise InvalidArgumentError(f"max_batch must be an int >= 1, got {max_batch!r}")
+        for name, value in {"max_batch": max_batch, "max_nbytes": max_nbytes}.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InvalidArgumentError(f"{name} must be an int >= 1, got {value!r}")
+        is_number = isinstance(max_seconds, int | float) and not isinstance(max_seconds, bool)
+        if not is_number or not 0 < max_seconds <= threading.TIMEOUT_MAX:
+            raise InvalidArgumentError(f"max_seconds must be a number > 0, got {max_seconds!r}")
         if decode is not None and (not callable(decode) or inspect.iscoroutinefunction(decode)):
             raise InvalidArgumentError(f"decode must be a plain function, got {decode!r}")
 
@@ -85,7 +103,7 @@ class SourceBase(ABC):
         Raises
         ------
         RecordSourceError
-            If the source cannot be read.
+            If the source cannot be read, or an answer takes too long or is too large.
         """
         return self.get_many([key])[0]
 
@@ -95,7 +113,7 @@ class SourceBase(ABC):
         Raises
         ------
         RecordSourceError
-            If the source cannot be read.
+            If the source cannot be read, or an answer takes too long or is too large.
         """
         found: list[Any] = self._call(self._fetch, keys) if keys else []
         if self._decode is None:
@@ -104,14 +122,17 @@ class SourceBase(ABC):
 
     def _call(self, do: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function with the connection; translate errors of the library."""
+        bounds = Bounds(self.max_seconds, self.max_nbytes)
         try:
-            with hidden_from_logs(self._hide):
+            with hidden_from_logs(self._hide), bounded(bounds):
                 connection = CONNECTIONS.get(self._key, self._connect, self._disconnect)
                 return do(connection, *arguments)
         except SplIterError:
             raise
         except Exception as error:  # noqa: BLE001  each library has its own
-            text = self._hide(f"{type(error).__name__}: {error}")
+            is_ours = isinstance(error, BoundReachedError)
+            text = str(error) if is_ours else self._hide(f"{type(error).__name__}: {error}")
+            text = bounds.late if bounds.is_late() else text
         # Not raised above: the library's error would be its context, with all its texts.
         raise RecordSourceError(
             f"{self.shown_url} cannot be read: {text}; check that this machine reaches it, and its "

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import zlib
 from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from spliter import InvalidArgumentError
+from spliter_backends.records._bounds import MAX_NBYTES, MAX_SECONDS, BoundedNetwork, Bounds
 from spliter_backends.records._source import (
     Decode,
     SourceBase,
@@ -39,6 +41,10 @@ class HTTPSource(SourceBase):
         ``http://`` or ``https://``, with ``{}`` for the key in its path or its query.
     decode : callable, optional
         Makes a record of the bytes of an answer, such as ``json.loads``; by default they are it.
+    max_seconds : float, default 60
+        Maximum time of a request, with redirects.
+    max_nbytes : int, default 256 MiB
+        Maximum size of an answer, compressed or not.
     **options
         Arguments of ``httpx.Client``.
 
@@ -48,11 +54,19 @@ class HTTPSource(SourceBase):
     HTTPSource('https://***@service/people/{}')
     """
 
-    def __init__(self, url: str, decode: Decode | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        url: str,
+        decode: Decode | None = None,
+        *,
+        max_seconds: float = MAX_SECONDS,
+        max_nbytes: int = MAX_NBYTES,
+        **options: Any,
+    ) -> None:
         httpx = import_library("httpx", "http")
         check_scheme("HTTPSource", url, ["http", "https"])
         check_template(url)
-        super().__init__(url, decode, 1, options)
+        super().__init__(url, decode, 1, max_seconds, max_nbytes, options)
         try:
             parts = urlsplit(url)
             is_url = bool(httpx.URL(self._address("key")).host) and "{" in parts.path + parts.query
@@ -81,7 +95,14 @@ class HTTPSource(SourceBase):
                 max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS
             ),
         }
-        return httpx.Client(**{**settings, **self._options})
+        client = httpx.Client(**{**settings, **self._options})
+        hooks = client.event_hooks
+        client.event_hooks = {**hooks, "response": [_keep_compressed, *hooks["response"]]}
+        for transport in (client._transport, *client._mounts.values()):
+            if isinstance(transport, httpx.HTTPTransport):
+                pool: Any = transport._pool  # httpx has no option for it
+                pool._network_backend = BoundedNetwork(pool._network_backend)
+        return client
 
     def _disconnect(self, connection: Any) -> None:
         connection.close()
@@ -90,11 +111,11 @@ class HTTPSource(SourceBase):
         return [self._get(connection, key) for key in keys]
 
     def _get(self, connection: Any, key: Any) -> bytes | None:
-        answer = connection.get(self._address(key))
+        answer = connection.get(self._address(key), headers={"Accept-Encoding": "gzip"})
         if answer.status_code in MISSING:
             return None
-        content: bytes = answer.raise_for_status().content
-        return content
+        content = answer.raise_for_status().content
+        return _decompress(content, answer.extensions["encoding"], self.max_nbytes)
 
     def _address(self, key: Any) -> str:
         """Return the URL of a record, without user and password, which httpx would log."""
@@ -105,3 +126,21 @@ class HTTPSource(SourceBase):
             .geturl()
             .format(quote(check_no_parent(text_of(key)), safe=""))
         )
+
+
+def _keep_compressed(answer: Any) -> None:
+    """Leave the body to us: httpx decompresses any amount of it."""
+    answer.extensions["encoding"] = answer.headers.pop("Content-Encoding", "identity").lower()
+
+
+def _decompress(content: bytes, encoding: str, max_nbytes: int) -> bytes:
+    if encoding == "identity" or not content:
+        return content
+    if encoding not in {"gzip", "x-gzip"}:
+        raise ValueError(f"the body is encoded as {encoding!r}, which was not requested")
+    body = zlib.decompressobj(wbits=31)  # gzip
+    found = body.decompress(content, max_nbytes + 1)
+    Bounds(MAX_SECONDS, max_nbytes).count(len(found))
+    if not body.eof:
+        raise EOFError("the compressed body is not whole")
+    return found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 from spliter.backend import refetch_record
+from spliter_backends.records._bounds import MAX_NBYTES, MAX_SECONDS, current_bounds
 from spliter_backends.records._source import (
     Decode,
     SourceBase,
@@ -29,6 +31,10 @@ class ObjectSource(SourceBase):
         Makes a record of the bytes of an object; by default they are it.
     max_batch : int, default 64
         Objects that fsspec reads at once.
+    max_seconds : float, default 60
+        Maximum time of a request to an asynchronous file system, such as those of object stores.
+    max_nbytes : int, default 256 MiB
+        Maximum size of the objects of a request.
     **options
         Storage options of the file system, such as credentials.
 
@@ -41,11 +47,18 @@ class ObjectSource(SourceBase):
     """
 
     def __init__(
-        self, url: str, decode: Decode | None = None, *, max_batch: int = 64, **options: Any
+        self,
+        url: str,
+        decode: Decode | None = None,
+        *,
+        max_batch: int = 64,
+        max_seconds: float = MAX_SECONDS,
+        max_nbytes: int = MAX_NBYTES,
+        **options: Any,
     ) -> None:
         import_library("fsspec", "records")
         check_template(url)
-        super().__init__(url, decode, max_batch, options)
+        super().__init__(url, decode, max_batch, max_seconds, max_nbytes, options)
 
     def put(self, key: Any, record: bytes) -> None:
         """Store the bytes of an object; loops over this source yield them from now on.
@@ -62,7 +75,7 @@ class ObjectSource(SourceBase):
 
     def _put(self, connection: Any, key: Any, record: bytes) -> None:
         system, template = self._of_thread(connection)
-        system.pipe_file(self._path(template, key), record)
+        _run(system, "pipe_file", self._path(template, key), record)
 
     def _connect(self) -> Any:
         from fsspec.core import url_to_fs
@@ -74,11 +87,18 @@ class ObjectSource(SourceBase):
 
     def _fetch(self, connection: Any, keys: Sequence[Any]) -> list[Any]:
         system, template = self._of_thread(connection)
-        ranges = [key if isinstance(key, tuple) else (key, None, None) for key in keys]
-        names, starts, ends = zip(*ranges, strict=True)
+        ranges = [self._range(*key) if isinstance(key, tuple) else self._range(key) for key in keys]
+        names, starts, ends = map(list, zip(*ranges, strict=True))
         paths = [self._path(template, name) for name in names]
-        found = system.cat_ranges(paths, list(starts), list(ends), on_error="return")
-        return [_or_none(one) for one in found]
+        found = _run(system, "cat_ranges", paths, starts, ends, on_error="return")
+        return [_record(system, *one) for one in zip(paths, found, strict=True)]
+
+    def _range(self, name: Any, start: int | None = None, end: int | None = None) -> Any:
+        """Return a name and the range of its bytes to read: one more than there may be at most."""
+        start, most = start or 0, self.max_nbytes + 1
+        if start >= 0 and (end is None or end - start > most):
+            end = start + most
+        return name, start, end
 
     def _of_thread(self, connection: Any) -> Any:
         """Return a file system that this thread may use, and the path in it."""
@@ -94,10 +114,24 @@ def _name_of(key: Any) -> str:
     return text_of(key[0] if isinstance(key, tuple) else key)
 
 
-def _or_none(found: Any) -> Any:
+def _run(system: Any, method: str, *arguments: Any, **options: Any) -> Any:
+    """Call a method of a file system; of an asynchronous one, within the time of the request."""
+    from fsspec.asyn import sync
+
+    if not system.async_impl:
+        return getattr(system, method)(*arguments, **options)
+    call = functools.partial(getattr(system, f"_{method}"), *arguments, **options)
+    return sync(system.loop, call, timeout=current_bounds().wait())
+
+
+def _record(system: Any, path: str, found: Any) -> Any:
     """Return what was read; None if there is no such object."""
     if isinstance(found, FileNotFoundError):
         return None
     if isinstance(found, Exception):
+        # Object stores have no range of an empty object.
+        if "range" in str(found).lower() and _run(system, "info", path)["size"] == 0:
+            return b""
         raise found
+    current_bounds().count(len(found))
     return found

@@ -6,6 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from spliter.backend import refetch_record
+from spliter_backends.records._bounds import (
+    MAX_NBYTES,
+    MAX_SECONDS,
+    BoundedSocket,
+    current_bounds,
+)
 from spliter_backends.records._source import (
     Decode,
     SourceBase,
@@ -35,6 +41,10 @@ class RedisSource(SourceBase):
         Makes a record of the bytes of a value, such as ``json.loads``; by default they are it.
     max_batch : int, default 500
         Keys in a request: a Redis server answers no one else meanwhile.
+    max_seconds : float, default 60
+        Maximum time of a request, all attempts included.
+    max_nbytes : int, default 256 MiB
+        Maximum size of an answer.
     **options
         Further arguments of the connections.
 
@@ -52,12 +62,14 @@ class RedisSource(SourceBase):
         decode: Decode | None = None,
         *,
         max_batch: int = 500,
+        max_seconds: float = MAX_SECONDS,
+        max_nbytes: int = MAX_NBYTES,
         **options: Any,
     ) -> None:
         import_library("redis", "redis")
         check_scheme("RedisSource", url, ["redis", "rediss", "unix"])
         check_template(template)
-        super().__init__(url, decode, max_batch, options)
+        super().__init__(url, decode, max_batch, max_seconds, max_nbytes, options)
         self._template = template
 
     def put(self, key: Any, record: bytes | str | float) -> None:
@@ -82,13 +94,17 @@ class RedisSource(SourceBase):
         retry = Retry(ExponentialBackoff(cap=1, base=0.1), 2)
         settings = {"retry": retry, "max_connections": MAX_CONNECTIONS, **SETTINGS, **self._options}
         pool = redis.BlockingConnectionPool.from_url(self._url, **settings)
+        pool.connection_class = type("Bounded", (_Bounded, pool.connection_class), {})
         return redis.Redis(connection_pool=pool)
 
     def _disconnect(self, connection: Any) -> None:
         connection.connection_pool.disconnect()
 
     def _fetch(self, connection: Any, keys: Sequence[Any]) -> list[Any]:
-        found: list[Any] = connection.mget([self._name(key) for key in keys])
+        found = connection.mget([self._name(key) for key in keys])
+        if not isinstance(found, list) or len(found) != len(keys):
+            values = f"{len(found)} values" if isinstance(found, list) else type(found).__name__
+            raise ValueError(f"the server has sent {values} for {len(keys)} keys")
         return found
 
     def _name(self, key: Any) -> str:
@@ -97,3 +113,11 @@ class RedisSource(SourceBase):
     def __repr__(self) -> str:
         """Return the URL as far as it is shown, and the template."""
         return f"RedisSource({self.shown_url!r}, {self._template!r})"
+
+
+class _Bounded:
+    """A connection, of any class of redis, whose socket is bounded."""
+
+    def _connect(self) -> BoundedSocket:
+        current_bounds().wait()
+        return BoundedSocket(super()._connect())  # type: ignore[misc]

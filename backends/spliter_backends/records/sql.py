@@ -8,6 +8,14 @@ from typing import Any, Final
 
 from spliter import InvalidArgumentError
 from spliter.backend import plain_key
+from spliter_backends.records._bounds import (
+    MAX_NBYTES,
+    MAX_SECONDS,
+    BoundReachedError,
+    call_in_thread,
+    current_bounds,
+)
+from spliter_backends.records._connections import CONNECTIONS
 from spliter_backends.records._source import Decode, SourceBase, import_library
 
 POOL: Final = {"pool_size": 16, "max_overflow": 0}
@@ -43,6 +51,8 @@ class SQLSource(SourceBase):
         Makes a record of the dictionary.
     max_batch : int, default 500
         Keys in a statement; databases have a limit, from 999 on.
+    max_seconds : float, default 60
+        Maximum time of a request. A statement that takes longer is left to the database.
     **options
         Further arguments of ``sqlalchemy.create_engine``.
 
@@ -60,10 +70,11 @@ class SQLSource(SourceBase):
         decode: Decode | None = None,
         *,
         max_batch: int = 500,
+        max_seconds: float = MAX_SECONDS,
         **options: Any,
     ) -> None:
         import_library("sqlalchemy", "sql")
-        super().__init__(url, decode, max_batch, options)
+        super().__init__(url, decode, max_batch, max_seconds, MAX_NBYTES, options)
         _check_url(url, self.shown_url)
         _check_statement(statement)
         self._statement = statement
@@ -84,16 +95,23 @@ class SQLSource(SourceBase):
         connection.dispose()
 
     def _fetch(self, connection: Any, keys: Sequence[Any]) -> list[Any]:
+        plain = [plain_key(key) for key in keys]
+        try:
+            rows = call_in_thread(self._select, connection, plain)
+        except BoundReachedError:
+            CONNECTIONS.drop(self._key)  # the thread has one of its connections
+            raise
+        return self._by_key(rows, plain)
+
+    def _select(self, connection: Any, keys: Sequence[Any]) -> list[dict[str, Any]]:
         from sqlalchemy.exc import DBAPIError
 
-        keys = [plain_key(key) for key in keys]
         try:
-            rows = self._rows(connection, keys)
+            return self._rows(connection, keys)
         except DBAPIError as error:
             if not error.connection_invalidated:
                 raise
-            rows = self._rows(connection, keys)  # the server was restarted since the last loop
-        return self._by_key(rows, keys)
+            return self._rows(connection, keys)  # the server was restarted since the last loop
 
     def _rows(self, connection: Any, keys: Sequence[Any]) -> list[dict[str, Any]]:
         from sqlalchemy import bindparam, text
@@ -101,7 +119,10 @@ class SQLSource(SourceBase):
         statement = text(self._statement).bindparams(bindparam("keys", expanding=True))
         with connection.connect() as connected:
             rows = connected.execute(statement, {"keys": list(keys)}).mappings()
-            return [dict(row) for row in rows]
+            found = [dict(row) for row in rows.fetchmany(len(keys) + 1)]
+            if current_bounds().is_late():
+                connected.invalidate()  # nobody else will close it
+            return found
 
     def _by_key(self, rows: list[dict[str, Any]], keys: Sequence[Any]) -> list[Any]:
         """Return the row of each key."""
