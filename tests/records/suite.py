@@ -107,8 +107,8 @@ class RecordSourceTests:
         with pytest.raises(InvalidArgumentError, match=r"must be a str.* got bytes") as raised:
             make(kind, url.encode())
         assert QUOTED not in str(raised.value)
-        with pytest.raises(InvalidArgumentError, match="decode must be a plain function, got 'js"):
-            make(kind, url, decode="json")
+        with pytest.raises(InvalidArgumentError, match="decode must be a plain function, got str"):
+            make(kind, url, decode=QUOTED)
         if source.max_batch > 1:
             with pytest.raises(InvalidArgumentError, match="max_batch must be an int >= 1, got 0"):
                 make(kind, url, max_batch=0)

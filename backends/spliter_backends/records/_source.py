@@ -70,7 +70,8 @@ class SourceBase(ABC):
         if not is_number or not 0 < max_seconds <= threading.TIMEOUT_MAX:
             raise InvalidArgumentError(f"max_seconds must be a number > 0, got {max_seconds!r}")
         if decode is not None and (not callable(decode) or inspect.iscoroutinefunction(decode)):
-            raise InvalidArgumentError(f"decode must be a plain function, got {decode!r}")
+            kind = "a coroutine function" if callable(decode) else type(decode).__name__
+            raise InvalidArgumentError(f"decode must be a plain function, got {kind}")
 
     @abstractmethod
     def _connect(self) -> Any:
@@ -90,12 +91,15 @@ class SourceBase(ABC):
         return shown(self._url)
 
     @functools.cached_property
-    def _hide(self) -> Hide:
+    def _hider(self) -> Hide:
         return hider(self._url, self._options)
+
+    def _hide(self, text: str) -> str:
+        return self._hider(text)  # made for the first error or record of a log
 
     def __getstate__(self) -> dict[str, Any]:
         """Return URL and options."""
-        return {name: value for name, value in vars(self).items() if name != "_hide"}
+        return {name: value for name, value in vars(self).items() if name != "_hider"}
 
     def get(self, key: Any) -> Any:
         """Return the record of a key, or None.
