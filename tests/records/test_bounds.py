@@ -28,7 +28,7 @@ from spliter_backends.records.http import HTTPSource
 from spliter_backends.records.objects import ObjectSource
 from spliter_backends.records.redis import RedisSource
 from tests.conftest import ROOT
-from tests.records.servers import HOST, s3_server
+from tests.records.servers import HOST
 
 SHORT: dict[str, Any] = {"max_seconds": 0.5, "max_nbytes": 10**6}
 SMALL: dict[str, Any] = {"max_seconds": 50, "max_nbytes": 10**6}
@@ -207,6 +207,21 @@ def test_redis(chunks: Iterable[bytes], message: str, python: bool, serve: Serve
     check_ends(RedisSource(f"redis://{HOST}:{serve(chunks)}", **options), message)
 
 
+@pytest.mark.parametrize("kind", [HTTPSource, RedisSource])
+def test_servers_that_do_not_accept(kind: Any) -> None:
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.create_server((HOST, 0), backlog=0))
+        for _ in range(4):  # of which the system refuses none and answers the first ones
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        scheme = "http" if kind is HTTPSource else "redis"
+        options: Any = {"timeout": 1000} if kind is HTTPSource else {"socket_connect_timeout": 1000}
+        url = f"{scheme}://{HOST}:{listening.getsockname()[1]}"
+        url += "/{}" if kind is HTTPSource else ""
+        check_ends(kind(url, **SHORT, **options), LATE)
+
+
 def test_time_limits_of_reads_are_kept() -> None:
     here, there = socket.socketpair()
     with here, there:
@@ -244,21 +259,6 @@ def test_sizes_of_objects(tmp_path: Path) -> None:
         assert source.get_many([2, (1, 0, 3), (1, -2, None)]) == [b"told", bytes(3), bytes(2)]
         with pytest.raises(RecordSourceError, match=LARGE):
             source.get_many([(1, 0, 600_000), (1, 0, 600_001)])
-
-
-def test_sizes_of_objects_of_a_store() -> None:
-    with s3_server() as url:
-        options: Any = {"key": "a", "secret": "b", "client_kwargs": {"endpoint_url": url}}
-        source = ObjectSource("s3://people/{}", **options, max_nbytes=10)
-        import s3fs
-
-        s3fs.S3FileSystem(**options).mkdir("people")
-        source.put("empty", b"")
-        source.put("told", b"told")
-        source.put("large", b"more than ten bytes")
-        assert source.get_many(["empty", "told", "none"]) == [b"", b"told", None]
-        with pytest.raises(RecordSourceError, match="more than max_nbytes=10 bytes"):
-            source.get("large")
 
 
 @pytest.mark.parametrize(

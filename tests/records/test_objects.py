@@ -78,6 +78,15 @@ class TestS3(RecordSourceTests):
         assert source.get_many(keys) == [b"person", b"2", b"person 3", None]
 
 
+def test_sizes_of_objects(bucket: Any) -> None:
+    source = ObjectSource("s3://people/{}.txt", **bucket, max_nbytes=10)
+    source.put("empty", b"")
+    source.put("large", b"more than ten bytes")
+    assert source.get_many(["empty", "n1", "none"]) == [b"", b"person 1", None]
+    with pytest.raises(RecordSourceError, match="more than max_nbytes=10 bytes"):
+        source.get("large")
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
     """Make files of the records."""

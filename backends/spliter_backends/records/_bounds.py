@@ -144,18 +144,20 @@ class BoundedStream(_Wrapped):
         current_bounds().count(len(found))
         return found
 
-    def start_tls(self, *args: Any, **kwargs: Any) -> BoundedStream:
+    def start_tls(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> BoundedStream:
         """Return the stream, encrypted."""
-        return BoundedStream(self._of.start_tls(*args, **kwargs))
+        left = current_bounds().wait(timeout)
+        return BoundedStream(self._of.start_tls(*args, timeout=left, **kwargs))
 
 
 class BoundedNetwork(_Wrapped):
     """A network backend of httpcore whose streams are bounded."""
 
-    def connect_tcp(self, *args: Any, **kwargs: Any) -> BoundedStream:
+    def connect_tcp(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> BoundedStream:
         """Return a stream to a host."""
-        return BoundedStream(self._of.connect_tcp(*args, **kwargs))
+        left = current_bounds().wait(timeout)
+        return BoundedStream(self._of.connect_tcp(*args, timeout=left, **kwargs))
 
     def connect_unix_socket(self, *args: Any, **kwargs: Any) -> BoundedStream:
-        """Return a stream to a socket of this host."""
+        """Return a stream to a socket of this host, which accepts or refuses at once."""
         return BoundedStream(self._of.connect_unix_socket(*args, **kwargs))

@@ -118,6 +118,12 @@ class RedisSource(SourceBase):
 class _Bounded:
     """A connection, of any class of redis, whose socket is bounded."""
 
+    socket_connect_timeout: float | None
+
     def _connect(self) -> BoundedSocket:
-        current_bounds().wait()
-        return BoundedSocket(super()._connect())  # type: ignore[misc]
+        timeout = self.socket_connect_timeout
+        self.socket_connect_timeout = current_bounds().wait(timeout)
+        try:
+            return BoundedSocket(super()._connect())  # type: ignore[misc]
+        finally:
+            self.socket_connect_timeout = timeout
