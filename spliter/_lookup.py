@@ -360,22 +360,17 @@ def refetch_record(
 
     Examples
     --------
+    >>> from spliter import split
     >>> class Names(dict):
     ...     max_batch = 10
     ...
     ...     def get_many(self, keys):
     ...         return [self.get(key) for key in keys]
-    ...
-    ...     def put(self, key, record):
-    ...         self[key] = record
-    ...         refetch_record(self, key)
-    >>> from spliter import split
     >>> names = Names({1: "Ada"})
-    >>> (part,) = split([[1], [1]], partitions_per_location=1)
-    >>> def rename(part):
-    ...     for _, (name,) in part.lookup(names, lambda block: block, prefetch=1):
-    ...         names.put(1, name + "!")
-    >>> part.submit(rename).result()
+    >>> part = split([[1], [1]], partitions_per_location=1)[0].at_location()
+    >>> for _, found in part.lookup(names, lambda block: block, prefetch=1):
+    ...     names[1] = found[0] + "!"
+    ...     refetch_record(names, 1)
     >>> names
     {1: 'Ada!!'}
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import gzip
 import itertools
 import socket
@@ -22,7 +23,7 @@ pytest.importorskip("httpx")
 pytest.importorskip("redis")
 
 from spliter import InvalidArgumentError, RecordSourceError
-from spliter_backends.records._bounds import MAX_NBYTES, MAX_SECONDS, BoundedSocket, Bounds, bounded
+from spliter_backends.records._bounds import BOUNDS, MAX_NBYTES, MAX_SECONDS, BoundedSocket, Bounds
 from spliter_backends.records._connections import CONNECTIONS
 from spliter_backends.records.http import HTTPSource
 from spliter_backends.records.objects import ObjectSource
@@ -227,11 +228,13 @@ def test_time_limits_of_reads_are_kept() -> None:
     with here, there:
         here.settimeout(100.0)
         there.sendall(b"told")
-        with bounded(Bounds(50, 10)):
-            assert BoundedSocket(here).recv(2) == b"to"
-            assert BoundedSocket(here).recv_into(bytearray(2)) == 2
-        with bounded(Bounds(0.01, 10)), pytest.raises(TimeoutError):
-            BoundedSocket(here).recv(2)
+        context = contextvars.copy_context()
+        context.run(BOUNDS.set, Bounds(50, 10))
+        assert context.run(BoundedSocket(here).recv, 2) == b"to"
+        assert context.run(BoundedSocket(here).recv_into, bytearray(2)) == 2
+        context.run(BOUNDS.set, Bounds(0.01, 10))
+        with pytest.raises(TimeoutError):
+            context.run(BoundedSocket(here).recv, 2)
         assert here.gettimeout() == 100.0
 
 

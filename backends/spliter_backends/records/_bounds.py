@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -63,22 +62,12 @@ class Bounds:
             raise BoundReachedError(f"the answer has more than max_nbytes={self._max_nbytes} bytes")
 
 
-_current: Final[ContextVar[Bounds]] = ContextVar("_current")
+BOUNDS: Final[ContextVar[Bounds]] = ContextVar("BOUNDS")
 
 
 def current_bounds() -> Bounds:
     """Return the bounds of the request of this thread; outside of one, new bounds."""
-    return _current.get(None) or Bounds(MAX_SECONDS, MAX_NBYTES)
-
-
-@contextmanager
-def bounded(bounds: Bounds) -> Iterator[None]:
-    """Apply bounds to the connections that are used meanwhile, in this context."""
-    before = _current.set(bounds)
-    try:
-        yield
-    finally:
-        _current.reset(before)
+    return BOUNDS.get(None) or Bounds(MAX_SECONDS, MAX_NBYTES)
 
 
 def call_in_thread(call: Callable[..., Any], *arguments: Any) -> Any:
@@ -113,26 +102,19 @@ class BoundedSocket(_Wrapped):
 
     def recv(self, nbytes: int) -> bytes:
         """Return up to so many bytes."""
-        found: bytes = self._read(self._of.recv, nbytes)
-        current_bounds().count(len(found))
-        return found
+        found = bytearray(nbytes)
+        return bytes(found[: self.recv_into(found)])
 
     def recv_into(self, buffer: bytearray) -> int:
         """Fill a buffer; return the number of bytes."""
-        nbytes: int = self._read(self._of.recv_into, buffer)
-        current_bounds().count(nbytes)
-        return nbytes
-
-    def _read(self, read: Callable[[Any], Any], argument: Any) -> Any:
         timeout = self._of.gettimeout()
-        left = current_bounds().wait(timeout)
-        if left == timeout:
-            return read(argument)
-        self._of.settimeout(left)
+        self._of.settimeout(current_bounds().wait(timeout))
         try:
-            return read(argument)
+            nbytes: int = self._of.recv_into(buffer)
         finally:
             self._of.settimeout(timeout)
+        current_bounds().count(nbytes)
+        return nbytes
 
 
 class BoundedStream(_Wrapped):

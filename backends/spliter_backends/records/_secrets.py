@@ -12,7 +12,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, unquote_plus
@@ -28,10 +28,8 @@ PLAIN: Final = 1000
 """Smaller numbers in options are seconds and sizes, not secrets, and stand in many texts."""
 
 _CHAIN: Final = re.compile(r"::(?=[\w+.-]*://)")
-_URL: Final = re.compile(
-    r"(?P<scheme>[A-Za-z][\w+.-]*://)?(?P<authority>[^/?#;]*)(?P<path>[^?#;]*)(?P<rest>.*)",
-    re.DOTALL,
-)
+_URL: Final = re.compile(r"(?s)([A-Za-z][\w+.-]*://)?([^/?#;]*)([^?#;]*)(.*)")
+"""Scheme, authority, path, and what follows."""
 
 
 def shown(url: str) -> str:
@@ -50,17 +48,12 @@ def shown(url: str) -> str:
 
 
 def _shown(url: str) -> str:
-    scheme, authority, path, rest = _parts(url)
+    parts: tuple[str, ...] = _URL.findall(url)[0]
+    scheme, authority, path, rest = parts
     if "@" in path + rest:
         return scheme + HIDDEN
     user, at, host = authority.rpartition("@")
     return scheme + (user and HIDDEN) + at + host + path + (rest and rest[0] + HIDDEN)
-
-
-def _parts(url: str) -> tuple[str, ...]:
-    match = _URL.fullmatch(url)
-    assert match is not None
-    return match.groups("")
 
 
 def hider(url: str, options: Any) -> Hide:
@@ -85,7 +78,7 @@ def hider(url: str, options: Any) -> Hide:
 
 def _add_url(url: str, found: set[str]) -> None:
     for one in _CHAIN.split(url):
-        _, authority, path, rest = _parts(one)
+        _, authority, path, rest = _URL.findall(one)[0]
         user = authority.rpartition("@")[0]
         tail = re.split(r"/|\{\}", rest[1:])  # also around the key
         for text in (user, user.partition(":")[2], *user.split(":"), rest[1:], *tail):
@@ -140,22 +133,13 @@ def _forms(character: str) -> str:
     return f"(?:{quoted}|{'|'.join(re.escape(one) for one in sorted(forms))})"
 
 
-_HIDE: Final[ContextVar[Hide | None]] = ContextVar("_HIDE", default=None)
-
-
-@contextmanager
-def hidden_from_logs(hide: Hide) -> Iterator[None]:
-    """Hide secrets from what is logged meanwhile, by any library, in this context."""
-    before = _HIDE.set(hide)
-    try:
-        yield
-    finally:
-        _HIDE.reset(before)
+HIDE: Final[ContextVar[Hide | None]] = ContextVar("HIDE", default=None)
+"""Applied to what is logged in this context, by any library."""
 
 
 def _make_record(make: Callable[..., logging.LogRecord], *args: Any, **kwargs: Any) -> Any:
     record = make(*args, **kwargs)
-    hide = _HIDE.get()
+    hide = HIDE.get()
     if hide is not None:
         with suppress(Exception):  # of arguments that do not fit, which handlers report
             record.msg, record.args = hide(record.getMessage()), ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import hashlib
 import importlib
@@ -18,9 +19,9 @@ from typing import Any, TypeAlias
 
 from spliter import InvalidArgumentError, PackageMissingError, RecordSourceError, SplIterError
 from spliter.backend import plain_key
-from spliter_backends.records._bounds import BoundReachedError, Bounds, bounded
+from spliter_backends.records._bounds import BOUNDS, BoundReachedError, Bounds
 from spliter_backends.records._connections import CONNECTIONS
-from spliter_backends.records._secrets import Hide, hidden_from_logs, hider, shown
+from spliter_backends.records._secrets import HIDE, Hide, hider, shown
 
 Decode: TypeAlias = Callable[[Any], Any]
 
@@ -127,10 +128,12 @@ class SourceBase(ABC):
     def _call(self, do: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function with the connection; translate errors of the library."""
         bounds = Bounds(self.max_seconds, self.max_nbytes)
+        context = contextvars.copy_context()
         try:
-            with hidden_from_logs(self._hide), bounded(bounds):
-                connection = CONNECTIONS.get(self._key, self._connect, self._disconnect)
-                return do(connection, *arguments)
+            context.run(HIDE.set, self._hide)
+            context.run(BOUNDS.set, bounds)
+            opened = context.run(CONNECTIONS.get, self._key, self._connect, self._disconnect)
+            return context.run(do, opened, *arguments)
         except SplIterError:
             raise
         except Exception as error:  # noqa: BLE001  each library has its own

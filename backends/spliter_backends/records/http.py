@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from spliter import InvalidArgumentError
-from spliter_backends.records._bounds import MAX_NBYTES, MAX_SECONDS, BoundedNetwork, Bounds
+from spliter_backends.records._bounds import MAX_NBYTES, MAX_SECONDS, BoundedNetwork, current_bounds
 from spliter_backends.records._source import (
     Decode,
     SourceBase,
@@ -44,7 +44,7 @@ class HTTPSource(SourceBase):
     max_seconds : float, default 60
         Maximum time of a request, with redirects.
     max_nbytes : int, default 256 MiB
-        Maximum size of an answer, compressed or not.
+        Maximum size of an answer; of a compressed one, before and after together.
     **options
         Arguments of ``httpx.Client``.
 
@@ -140,7 +140,7 @@ def _decompress(content: bytes, encoding: str, max_nbytes: int) -> bytes:
         raise ValueError(f"the body is encoded as {encoding!r}, which was not requested")
     body = zlib.decompressobj(wbits=31)  # gzip
     found = body.decompress(content, max_nbytes + 1)
-    Bounds(MAX_SECONDS, max_nbytes).count(len(found))
+    current_bounds().count(len(found))
     if not body.eof:
         raise EOFError("the compressed body is not whole")
     return found
