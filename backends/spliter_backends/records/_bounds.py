@@ -107,12 +107,15 @@ class BoundedSocket(_Wrapped):
 
     def recv_into(self, buffer: bytearray) -> int:
         """Fill a buffer; return the number of bytes."""
-        timeout = self._of.gettimeout()
-        self._of.settimeout(current_bounds().wait(timeout))
+        usual = self._of.gettimeout()
+        timeout = current_bounds().wait(usual)
+        if timeout != usual:
+            self._of.settimeout(timeout)  # a call of the system, as is the one below
         try:
             nbytes: int = self._of.recv_into(buffer)
         finally:
-            self._of.settimeout(timeout)
+            if timeout != usual:
+                self._of.settimeout(usual)
         current_bounds().count(nbytes)
         return nbytes
 
