@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import zlib
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from spliter import InvalidArgumentError, LayoutBoundsError, LayoutMessageError
 from spliter import layout as lo
+from spliter.layout._boxes import CONSTRUCTORS
 from spliter.layout._message import PREFIX
 from tests.layout.oracle import memory_for, nests, type_map
 from tests.layout.test_semantics import at_zero
@@ -111,6 +113,8 @@ def test_a_header_written_by_hand_is_read() -> None:
         GOOD | {"dtype": "V0"},
         GOOD | {"dtype": [["a"]]},
         GOOD | {"dtype": 3},
+        GOOD | {"dtype": "(2,"},
+        GOOD | {"layout": {"vector": [1]}},
         GOOD | {"layout": "O"},
         GOOD | {"layout": None},
         GOOD | {"layout": {}},
@@ -131,6 +135,20 @@ def test_a_header_written_by_hand_is_read() -> None:
 def test_wrong_headers_are_refused(header: Any) -> None:
     with pytest.raises(LayoutMessageError, match="is wrong"):
         lo.read_message(written(header))
+
+
+WORDS = st.sampled_from([*CONSTRUCTORS, "base", "count", "blocklength", "displacements", "types"])
+DTYPES = st.text("<>(),[]{}:|=?0123456789bifcmMOSUVa", max_size=6)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | DTYPES | st.text(max_size=4),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(WORDS, values, max_size=3),
+)
+
+
+@given(st.dictionaries(st.sampled_from([*GOOD]), JSON))
+def test_any_header_is_read_or_refused(changed: dict[str, Any]) -> None:
+    with contextlib.suppress(LayoutMessageError):
+        lo.read_message(written(GOOD | changed))
 
 
 def test_dtype_and_shape_must_be_those_of_the_data() -> None:
