@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pandas as pd
 import pytest
 from distributed import Client
 
-from spliter import Split, UnsupportedCollectionError, split
+from spliter import BlockLostError, Split, UnsupportedCollectionError, split
 from tests.dask_backend.test_dask_collections import gathered
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
@@ -83,11 +84,20 @@ def test_fused_files_without_a_cluster(read: Read) -> None:
     assert column(blocks) == list(range(ROWS))
 
 
-def test_block_lost_by_fusing_is_an_error_with_a_way_out(client: Client, read: Read) -> None:
-    with pytest.raises(UnsupportedCollectionError, match="fuses small Parquet files") as caught:
-        split(read(columns=["a"]).persist().partitions[FILES - 2 :])
-    assert "map_partitions(lambda block: block).persist()" in str(caught.value)
-    whole = read(columns=["a"]).map_partitions(lambda block: block).persist()
-    assert column(gathered(client, split(whole["a"], persist=True))) == list(range(ROWS))
-    last = split(whole.partitions[whole.npartitions - 1 :])
-    assert column(gathered(client, last)) == list(range(ROWS))[-len(whole.partitions[-1]) :]
+@pytest.mark.parametrize("options", [{}, {"filesystem": "arrow"}], ids=["fsspec", "arrow"])
+def test_blocks_lost_by_fusing_are_an_error_with_a_way_out(
+    client: Client, read: Read, options: dict[str, Any]
+) -> None:
+    frame = read(columns=["a"], **options).persist()
+    says = r"fuses small Parquet files .* frame\.map_partitions\(copy\.copy\)\.persist\(\)"
+    with pytest.raises(UnsupportedCollectionError, match=says):
+        split(frame.partitions[FILES - 2 :])
+    for selected in (frame[["a"]], frame["a"]):
+        with pytest.raises(BlockLostError, match=says) as lost:
+            split(selected.persist())
+        assert len(lost.value.blocks) == FILES
+    # What the message advises works.
+    whole = read(columns=["a"], **options).map_partitions(copy.copy).persist()
+    assert sorted(column(gathered(client, split(whole["a"].persist())))) == list(range(ROWS))
+    last = whole.partitions[whole.npartitions - 1 :]
+    assert column(gathered(client, split(last))) == last["a"].compute().tolist()

@@ -37,6 +37,13 @@ LAZY: Final = _Lazy.LAZY
 """Placeholder for a block that has not been computed."""
 
 
+FUSED_FILES: Final = (
+    "as it does when it fuses small Parquet files while it persists a frame; persist it as "
+    "frame.map_partitions(copy.copy).persist() and select from that"
+)
+"""Why Dask loses blocks of frames, and the remedy: a frame whose blocks are the fused ones."""
+
+
 @dataclass(frozen=True, eq=False)
 class BlockValues:
     """The blocks of one Dask collection, in C order of its block grid.
@@ -271,9 +278,7 @@ def _follow(graph: Mapping[Any, Any], key: Hashable) -> Any:
     for _ in range(len(graph) + 1):
         if key not in graph:
             raise UnsupportedCollectionError(
-                f"Dask has lost block {key} of this collection, as it does when it fuses small "
-                "Parquet files while it persists a frame; call "
-                "frame.map_partitions(lambda block: block).persist() and select from that"
+                f"Dask has lost block {key} of this collection, {FUSED_FILES}"
             )
         value = graph[key]
         if isinstance(value, TaskRef):  # a future: the most frequent case

@@ -18,12 +18,14 @@ from distributed import CancelledError, Client, Future
 
 from spliter import BlockGrid, BlockLostError, BlockTimeoutError
 from spliter.backend import IntArray
+from spliter_backends._shared.dask_graph import FUSED_FILES
 from spliter_backends.dask.client.scheduler_calls import (
     block_timeout,
     call_client,
     check_open,
     no_answer_error,
 )
+from spliter_backends.dask.internals.client import lacked_dependencies
 from spliter_backends.dask.scheduler.client_keys import add_client_keys
 
 BATCH: Final = 10_000
@@ -149,7 +151,7 @@ class BlockQueries:
         self._wait_for_sent_graphs()
         unknown = set(self._sync(self._ask_for_reports, list(pending.values())))
         lost = np.asarray([at for at, key in pending.items() if key in unknown], dtype=np.int64)
-        raise_if_lost(indexes(lost))
+        _raise_if_lost(lost, futures, indexes)
 
     def _wait_for_sent_graphs(self) -> None:
         """Wait until the scheduler has received all graphs that the client has sent.
@@ -235,29 +237,19 @@ def check_not_cancelled(futures: Sequence[Future[Any]], indexes: IndexesOf) -> N
         Names the blocks.
     """
     cancelled = [at for at, future in enumerate(futures) if future.status == "cancelled"]
-    if cancelled:
-        raise_if_lost(indexes(np.asarray(cancelled, dtype=np.int64)))
+    _raise_if_lost(np.asarray(cancelled, dtype=np.int64), futures, indexes)
 
 
-def raise_if_lost(blocks: Sequence[tuple[int, ...]]) -> None:
-    """Raise an error that names lost blocks, if there are any.
-
-    Parameters
-    ----------
-    blocks : sequence of tuple of int
-        Indexes of the lost blocks.
-
-    Raises
-    ------
-    BlockLostError
-        Names the blocks.
-    """
-    if blocks:
-        named = ", ".join(map(str, blocks[:MAX_NAMED])) + (
-            ", ..." if len(blocks) > MAX_NAMED else ""
-        )
-        raise BlockLostError(
-            f"{len(blocks)} block(s) ({named}) were cancelled, dropped by client.restart(), or "
-            "lost with the worker they were scattered to; make the collection again and split it",
-            tuple(blocks),
-        )
+def _raise_if_lost(lost: IntArray, futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:
+    """Raise an error that names lost blocks, if there are any."""
+    if not len(lost):
+        return
+    blocks = indexes(lost)
+    named = ", ".join(map(str, blocks[:MAX_NAMED])) + (", ..." if len(blocks) > MAX_NAMED else "")
+    why = (
+        f"cannot be computed, because Dask has lost blocks that they are made from, {FUSED_FILES}"
+        if lacked_dependencies(futures[lost[0]])
+        else "were cancelled, dropped by client.restart(), or lost with the worker they were "
+        "scattered to; make the collection again and split it"
+    )
+    raise BlockLostError(f"{len(blocks)} block(s) ({named}) {why}", tuple(blocks))

@@ -150,6 +150,12 @@ def push(client: Any) -> None:
         stream.waker.set()
 
 
+def lacked_dependencies(future: Any) -> bool:
+    """Return whether Dask cancelled a future because blocks that it is computed from are lost."""
+    error = getattr(getattr(future, "_state", None), "exception", None)
+    return getattr(error, "reason", None) == "lost dependencies"
+
+
 # --- graphs of collections -----------------------------------------------------------------
 
 
