@@ -8,7 +8,7 @@ from typing import Any
 
 import dask.array as da
 import pytest
-from distributed import Client, wait
+from distributed import CancelledError, Client, wait
 
 import spliter
 from spliter import ClientClosedError, split
@@ -44,10 +44,14 @@ def closed(dask_cluster: Any) -> Closed:
         lambda closed: [total(part) for part in closed.parts],
         lambda closed: closed.partition.submit(len),
         lambda closed: closed.parts.map_blocks(abs, dtype=int),
+        lambda closed: closed.parts.map_reduce(total, operator.add),
+        lambda closed: closed.parts.take([0]),
+        lambda closed: closed.parts.metrics(),
         lambda closed: closed.parts.refresh(),
         lambda closed: spliter.gather(closed.futures),
         lambda closed: spliter.reduce(operator.add, closed.futures),
         lambda closed: list(spliter.as_completed(closed.futures)),
+        lambda closed: spliter.progress(closed.futures, disable=True),
     ],
     ids=[
         "split",
@@ -55,15 +59,27 @@ def closed(dask_cluster: Any) -> Closed:
         "loop",
         "submit",
         "map_blocks",
+        "map_reduce",
+        "take",
+        "metrics",
         "refresh",
         "gather",
         "reduce",
         "completed",
+        "progress",
     ],
 )
 def test_use_says_that_the_client_is_closed(closed: Closed, use: Callable[[Closed], Any]) -> None:
     with pytest.raises(ClientClosedError, match="connect a new client"):
         use(closed)
+
+
+def test_methods_of_futures_are_those_of_dask(closed: Closed) -> None:
+    for future in closed.futures:
+        with pytest.raises(CancelledError):
+            future.result()
+        assert future.exception() is None
+        assert future.cancelled()
 
 
 def test_estimators_say_that_the_client_is_closed(closed: Closed) -> None:
