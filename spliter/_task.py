@@ -11,7 +11,8 @@ from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
 from spliter._split import Split
 from spliter._task_checks import check_keywords, check_task_function, name_of
-from spliter.backend.registry import decorators_keywords
+from spliter._unsupported import describe_type, is_frame
+from spliter.backend.registry import decorators_keywords, is_collection
 
 Arguments = ParamSpec("Arguments")
 
@@ -30,7 +31,8 @@ def task(fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
 
     Calling the decorated function with a partition, in the program that split the
     collection, submits it to that partition's location and returns the engine's own
-    future. Called without one, or at a location, it is the plain function.
+    future. Called without one, or at a location, it is the plain function. Next to a partition,
+    any other arguments are passed on as they are.
 
     Parameters
     ----------
@@ -46,9 +48,9 @@ def task(fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
     Raises
     ------
     InvalidArgumentError
-        If `fn` is not callable or is a coroutine function; on a call with a Split or a list of
-        partitions, with partitions at different locations, or with an option of Dask's
-        ``submit`` that `fn` does not accept.
+        If `fn` is not callable or is a coroutine function. On a call with a Split, a list of
+        partitions, a collection or a DataFrame in place of a partition; with partitions at
+        different locations; or with an option of Dask's ``submit`` that `fn` does not accept.
 
     Notes
     -----
@@ -78,7 +80,7 @@ def task(fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
         found = [partition for partition in partitions if partition.executor is not None]
         if not found:
             if not partitions:
-                _reject_many_partitions(fn, given)
+                _reject_collections(fn, given)
             return fn(*args, **kwargs)
         locations = {partition.location for partition in found}
         if len(locations) > 1:
@@ -95,18 +97,33 @@ def task(fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
     return submit_or_call
 
 
-def _reject_many_partitions(fn: Callable[..., Any], arguments: Iterable[Any]) -> None:
-    """Reject a Split, or a list of its partitions, as an argument of a task."""
+def _reject_collections(fn: Callable[..., Any], arguments: Iterable[Any]) -> None:
+    """Reject what a task takes partitions of, and a frame: iterating it would not yield blocks.
+
+    A list of blocks is accepted, as a function may be tried on it.
+    """
+    name = name_of(fn)
     for argument in arguments:
-        if not isinstance(argument, Split | list | tuple) or not len(argument):
-            continue
-        first = argument[0]
-        if isinstance(first, Partition) and first.executor is not None:
-            name = name_of(fn)
+        listed = isinstance(argument, list | tuple)
+        if (listed or isinstance(argument, Split)) and len(argument):
+            first = argument[0]
+            if isinstance(first, Partition) and first.executor is not None:
+                raise InvalidArgumentError(
+                    f"{name}() got a {type(argument).__name__} of {len(argument)} partitions, but "
+                    f"a task runs on one; call it for each: [{name}(partition) for partition in "
+                    f"parts], or parts.map({name})"
+                )
+        elif is_frame(argument):
             raise InvalidArgumentError(
-                f"{name}() got a {type(argument).__name__} of {len(argument)} partitions, but a "
-                f"task runs on one; call it for each: [{name}(partition) for partition in parts], "
-                f"or parts.map({name})"
+                f"{name}() got a {describe_type(argument)} in memory, but a task runs on a "
+                f"partition; split a list of parts of it: [{name}(partition) for partition in "
+                f"split(parts)], or call it here with a list of blocks: {name}([frame])"
+            )
+        elif not listed and is_collection(argument):
+            raise InvalidArgumentError(
+                f"{name}() got a {describe_type(argument)}, but a task runs on a partition; split "
+                f"it and call {name} for each: [{name}(partition) for partition in split(x)], or "
+                f"split(x).map({name})"
             )
 
 

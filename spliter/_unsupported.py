@@ -52,6 +52,11 @@ def is_in_memory(value: Any) -> bool:
     )
 
 
+def is_frame(value: Any) -> bool:
+    """Return whether a value is a DataFrame or Series of pandas."""
+    return hasattr(value, "iloc") and is_in_memory(value)
+
+
 def explain_not_a_collection(value: Any, backends: Sequence[str]) -> str:
     """Return the error message for a value that no backend can split.
 
@@ -71,7 +76,7 @@ def explain_not_a_collection(value: Any, backends: Sequence[str]) -> str:
             f"{first!r} has been split already; start a task on each partition, or split the "
             "collection again"
         )
-    if hasattr(value, "iloc") and is_in_memory(value):
+    if is_frame(value):
         return (
             f"{name} is one object in memory, not a collection of blocks; pass a list of parts, or "
             "dask.dataframe.from_pandas(df, npartitions=8).persist()"

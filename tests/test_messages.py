@@ -123,6 +123,83 @@ def test_calls_that_cannot_work(parts: Split, call: Callable[[Any], Any], says: 
         call(parts)
 
 
+@task
+def untouched(model: Any, partition: Any) -> None:
+    raise AssertionError("must not run")
+
+
+def dask_array() -> Any:
+    return pytest.importorskip("dask.array").ones((6, 2), chunks=(2, 2))
+
+
+def dask_frame() -> Any:
+    return pytest.importorskip("dask.dataframe").from_pandas(pd.DataFrame({"a": [1, 2]}), 2)
+
+
+def xarray_array() -> Any:
+    return pytest.importorskip("xarray").DataArray(dask_array(), dims=("time", "at"))
+
+
+def zarr_array() -> Any:
+    return pytest.importorskip("zarr").zeros((6, 2), chunks=(2, 2), store={})
+
+
+BOTH_FORMS = (
+    r" for each: \[untouched\(partition\) for partition in split\(x\)\], or split\(x\)\.map\("
+)
+IN_MEMORY = (
+    r"in memory, .* \[untouched\(partition\) for partition in split\(parts\)\], or .*"
+    r"untouched\(\[frame\]\)$"
+)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (dask_array, rf"a dask\.array\..*{BOTH_FORMS}"),
+        (dask_frame, rf"a dask\.dataframe\..*{BOTH_FORMS}"),
+        (xarray_array, rf"a xarray\..*DataArray,.*{BOTH_FORMS}"),
+        (lambda: xarray_array().to_dataset(name="x"), rf"a xarray\..*Dataset,.*{BOTH_FORMS}"),
+        (zarr_array, rf"a zarr\..*{BOTH_FORMS}"),
+        (lambda: pd.DataFrame({"a": [1, 2]}), rf"a pandas.*DataFrame {IN_MEMORY}"),
+        (lambda: pd.Series([1, 2]), rf"a pandas.*Series {IN_MEMORY}"),
+    ],
+)
+def test_a_task_is_not_called_with_a_collection(make: Callable[[], Any], says: str) -> None:
+    given = make()
+    for call in (
+        lambda: untouched(None, given),
+        lambda: untouched(given, None),
+        lambda: untouched(None, partition=given),
+    ):
+        with pytest.raises(InvalidArgumentError, match=rf"^untouched\(\) got {says}"):
+            call()
+
+
+def test_a_task_is_not_called_with_a_memory_map(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=rf"got a numpy.memmap,.*{BOTH_FORMS}"):
+        untouched(None, np.memmap(tmp_path / "x.bin", "f8", "w+", shape=(6, 2)))
+
+
+@pytest.mark.parametrize("make", [dask_array, dask_frame, zarr_array, lambda: pd.Series([1, 2])])
+def test_next_to_a_partition_any_argument_is_passed_on(
+    parts: Split, make: Callable[[], Any]
+) -> None:
+    @task
+    def second(partition: Partition, other: Any) -> Any:
+        return other
+
+    given = make()
+    assert second(parts[0], given).result() is given
+    assert second(parts[0].at_location(), other=given) is given
+
+
+def test_without_a_partition_a_task_is_a_function_of_blocks_and_values(parts: Split) -> None:
+    assert total([np.ones(2), np.ones(3)]) == 5  # type: ignore[arg-type]
+    assert total(np.ones((3, 2)), 2.0) == 12  # type: ignore[arg-type]
+    assert task(len)([pd.DataFrame({"a": [1, 2]})]) == 1
+
+
 def test_options_of_submit_reach_a_function_that_has_them(parts: Split) -> None:
     def with_option(partition: Partition, retries: int) -> int:
         return retries
