@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Never
 
 from spliter._errors import InvalidArgumentError
+from spliter._hints import check_no_keywords
 from spliter._materialize import Materialize, check_materialize
 from spliter._pace import Prefetch, check_prefetch
 from spliter._planner import check_partitions_per_location
@@ -26,6 +27,7 @@ def split(
     persist: bool = False,
     prefetch: Prefetch = "auto",
     backend: str | None = None,
+    **others: Never,
 ) -> Split:
     """Group the blocks of a collection into partitions, each at one location.
 
@@ -77,6 +79,8 @@ def split(
         COMPSs tasks over dataClay; no effect on other blocks.
     backend : str, optional
         Name of the backend; found from the collection's type by default.
+    **others
+        None: others are refused, those of Dask's functions with a hint.
 
     Returns
     -------
@@ -102,6 +106,8 @@ def split(
         is at one location; if `materialize` is none of its values, or ``True`` for blocks in
         several columns, `persist` is not a bool, `prefetch` is none of its values, or an option is
         given without its name.
+    TypeError
+        If there is no option of that name.
 
     Examples
     --------
@@ -114,6 +120,7 @@ def split(
     >>> sum(future.result() for future in parts.map(lambda part: sum(b.sum() for b in part)))
     np.int64(36)
     """
+    check_no_keywords("split", others)
     check_partitions_per_location(partitions_per_location)
     chosen = named(schedule)
     if chosen is not None and partitions_per_location is not None:

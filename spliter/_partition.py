@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spliter._errors import InvalidArgumentError
 from spliter._format import plural
 from spliter._grid import BlockGrid, BlockIndexes, IntArray
+from spliter._hints import missing_attribute
 from spliter._local_blocks import LocalBlocks
 from spliter._materialize import Materialization
 from spliter._planner import Location, PlannedPartition
@@ -206,6 +207,16 @@ class Partition(LocalBlocks):
             f"{self!r} is not an array, but refers to blocks at its location; iterate over it, or "
             "call its materialize(), inside a task"
         )
+
+    def __dask_tokenize__(self) -> tuple[str, str, bytes]:
+        """Return what identifies the partition, for Dask's own functions."""
+        return "spliter.Partition", self.token, self._indexes.positions.tobytes()
+
+    if not TYPE_CHECKING:  # so that type checkers reject unknown attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise `AttributeError`, with a hint for names of blocks."""
+            raise missing_attribute(self, name)
 
     def __sizeof__(self) -> int:
         """Return the approximate memory of the references, not of the blocks."""

@@ -7,7 +7,7 @@ import uuid
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, Self, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from spliter._errors import InvalidArgumentError, SplitClosedError, UnknownItemI
 from spliter._events import LOGGER, log_event
 from spliter._format import plural
 from spliter._grid import UNKNOWN, BlockGrid
+from spliter._hints import COLUMNS, FN, missing_attribute
 from spliter._materialize import Materialization, Materialize, decide
 from spliter._partition import NOT_MATERIALIZED, Partition
 from spliter._per_block import count_items
@@ -213,6 +214,10 @@ class Snapshot(Sequence[Partition]):
     def __getitem__(self, index: int | slice) -> Partition | list[Partition]:
         """Return one partition, or a list of them for a slice."""
         self._check_open()
+        if not isinstance(index, slice) and not hasattr(index, "__index__"):
+            raise TypeError(
+                f"indices of a Split are ints or slices, not {type(index).__name__}; {COLUMNS}"
+            )
         return self._partitions[index]
 
     def __iter__(self) -> Iterator[Partition]:
@@ -330,6 +335,24 @@ class Snapshot(Sequence[Partition]):
             Always. Engines turn it into a ``TaskNotSerializableError`` that names the variable.
         """
         raise TypeError("a Split cannot be pickled; pass its partitions to tasks instead")
+
+    def __dask_tokenize__(self) -> NoReturn:
+        """Reject calls of Dask's own functions, such as ``client.map(fn, parts)``.
+
+        Raises
+        ------
+        TypeError
+            Always: Dask would pickle it.
+        """
+        raise TypeError(
+            f"Dask's own functions take no Split, as they start tasks at any worker; start {FN}"
+        )
+
+    if not TYPE_CHECKING:  # so that type checkers reject unknown attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise `AttributeError`, with a hint for names of Dask."""
+            raise missing_attribute(self, name)
 
     def __enter__(self) -> Self:
         """Return itself."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import operator
+import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -198,6 +200,47 @@ def test_without_a_partition_a_task_is_a_function_of_blocks_and_values(parts: Sp
     assert total([np.ones(2), np.ones(3)]) == 5  # type: ignore[arg-type]
     assert total(np.ones((3, 2)), 2.0) == 12  # type: ignore[arg-type]
     assert task(len)([pd.DataFrame({"a": [1, 2]})]) == 1
+
+
+NAMES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
+    (lambda parts: parts.compute(), AttributeError, r"nothing to compute; .* gather\(futures\)"),
+    (lambda parts: parts.persist(), AttributeError, r"persist what tasks return"),
+    (lambda parts: parts.map_partitions(len), AttributeError, r"parts.map\(fn\).*parts.map_blocks"),
+    (lambda parts: parts.npartitions, AttributeError, r"call len\(parts\)"),
+    (lambda parts: parts.mean(), AttributeError, r"^'Split' object has no .*'mean'; .*parts.map\("),
+    (lambda parts: parts[0].mean(), AttributeError, r"^'Partition' .*'mean'; .*for block in parti"),
+    (lambda parts: parts[0].compute(), AttributeError, r"'compute'; .*for block in partition"),
+    (lambda parts: parts["a"], TypeError, r"not str; select columns of the collection"),
+    (lambda parts: parts[["a"]], TypeError, r"not list; .*materialize\(columns=...\)"),
+    (lambda _: split(BLOCKS, npartitions=4), TypeError, r"'npartitions'; pass partitions_per_loca"),  # type: ignore[arg-type]
+    (lambda _: split(BLOCKS, chunks=4), TypeError, r"'chunks'; .*rechunk the collection"),  # type: ignore[arg-type]
+    (lambda _: split(BLOCKS, other=4), TypeError, r"unexpected keyword argument 'other'$"),  # type: ignore[arg-type]
+    (lambda parts: parts._mean, AttributeError, r"'Split' object has no attribute '_mean'$"),
+]
+
+
+@pytest.mark.parametrize(("use", "kind", "says"), NAMES)
+def test_names_of_dask_and_of_blocks(
+    parts: Split, use: Callable[[Any], Any], kind: type[Exception], says: str
+) -> None:
+    with pytest.raises(kind, match=says):
+        use(parts)
+
+
+def test_hints_are_in_nobodys_way(parts: Split) -> None:
+    partition = parts[0]
+    assert not hasattr(parts, "compute") and not hasattr(partition, "mean")
+    assert getattr(parts, "__array_interface__", None) is None
+    for same in (
+        copy.copy(partition.at_location()),
+        copy.deepcopy(partition.at_location()),
+        pickle.loads(pickle.dumps(partition)),
+    ):
+        assert len(same) == len(partition)
+    with pytest.raises(TypeError, match="a Split cannot be pickled"):
+        copy.copy(parts)
+    shown, _ = pytest.importorskip("IPython.core.formatters").DisplayFormatter().format(parts)
+    assert set(shown) == {"text/plain", "text/html"}
 
 
 def test_options_of_submit_reach_a_function_that_has_them(parts: Split) -> None:

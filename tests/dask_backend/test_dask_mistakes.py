@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +13,14 @@ import dask.array as da
 import dask.bag as db
 import numpy as np
 import pytest
+from dask.tokenize import tokenize
 from distributed import Client, wait
 
 from spliter import (
     InvalidArgumentError,
     LazyCollectionError,
     Partition,
+    PartitionNotLocalError,
     Split,
     TaskNotSerializableError,
     UnsupportedCollectionError,
@@ -46,6 +49,32 @@ def test_a_task_called_with_a_collection(client: Client) -> None:
     for given in (x, x.persist(), x.to_dask_dataframe(columns=["a", "b"]), db.range(4, 2)):
         with pytest.raises(InvalidArgumentError, match=r"\[total\(partition\) for .* split\(x\)"):
             total(given)
+
+
+def test_functions_of_dask(client: Client) -> None:
+    parts = split(spread(client, 4), partitions_per_location=1)
+    for call in (
+        lambda: client.map(total, parts),
+        lambda: client.submit(total, parts),
+        lambda: dask.delayed(total, pure=True)(parts),
+    ):
+        with pytest.raises(
+            TypeError, match=r"^Dask's own functions take no Split,.* parts\.map\(fn\)"
+        ):
+            call()
+    here = {"workers": [parts.locations[0]], "allow_other_workers": False}
+    futures = client.map(total, list(parts), **here)
+    assert futures[0].result() == gather(parts.map(total))[0]
+    with pytest.raises(PartitionNotLocalError, match=r"use spliter\.task or partition\.submit"):
+        futures[1].result()
+
+
+def test_partitions_have_tokens(client: Client) -> None:
+    parts, others = split(spread(client, 4)), split(spread(client, 4))
+    tokens = [tokenize(each) for each in (*parts, *others)]
+    assert len(set(tokens)) == len(tokens)
+    for each, token in zip([*parts, *others], tokens, strict=True):
+        assert tokenize(each) == token == tokenize(pickle.loads(pickle.dumps(each)))
 
 
 @pytest.mark.parametrize("stray", [None, 3, np.arange(2)])
