@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 import shutil
 import time
@@ -292,6 +293,19 @@ def test_what_cannot_be_split_says_why(client: Client) -> None:
         split(on_workers(array, client), array)
     with pytest.raises(AlignmentError):
         split(on_workers(array, client), on_workers(other, client))
+
+
+def test_an_array_read_here_next_to_a_client_is_logged(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    array = zarr.zeros((6, 2), chunks=(2, 2), store={})
+    caplog.set_level(logging.INFO, logger="spliter")
+    split(array)
+    record = caplog.records[0]
+    assert (record.name, record.event) == ("spliter.local", "read here")  # type: ignore[attr-defined]
+    assert "spliter_backends.zarr.on_workers(x)" in record.getMessage()
+    split([np.zeros(3)])
+    assert [each.event for each in caplog.records[1:]] == ["split", "split"]  # type: ignore[attr-defined]
 
 
 def test_without_a_client_it_says_what_to_do(run_python: Any) -> None:

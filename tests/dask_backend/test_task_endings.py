@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -14,6 +16,7 @@ import pytest
 from distributed import Client
 
 from spliter import TaskFailedError, TaskNotSerializableError, gather, split
+from tests.dask_backend.conftest import StartCluster
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
@@ -77,3 +80,28 @@ def test_large_results_and_functions_can_be(client: Client) -> None:
     parts = split(da.ones(4, chunks=2).persist())
     texts, ones, five = parts[0].submit(large).result(timeout=20)
     assert (len(texts), ones.sum(), five()) == (300_000, 100_000, 5)
+
+
+def test_a_module_that_workers_lack(
+    start_cluster: StartCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = start_cluster(n_workers=1)
+    file = tmp_path / "kernels_of_mine.py"
+    file.write_text("def rows(partition):\n    return sum(map(len, partition))\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rows = importlib.import_module(file.stem).rows
+    parts = split(da.ones(4, chunks=2).persist())
+
+    def late(partition: Any) -> Any:
+        import kernels_of_mine  # type: ignore[import-not-found]
+
+        return kernels_of_mine.rows(partition)
+
+    for fn in (rows, late):
+        with pytest.raises(ModuleNotFoundError, match="kernels_of_mine") as caught:
+            gather(parts.map(fn))
+        (note,) = caught.value.__notes__
+        assert f"at worker {parts.locations[0]}" in note
+        assert "client.upload_file('kernels_of_mine.py')" in note
+    client.upload_file(str(file))
+    assert gather(parts.map(rows)) == gather(parts.map(late)) == [4]

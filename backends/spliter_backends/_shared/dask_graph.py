@@ -27,6 +27,7 @@ from dask.utils import ensure_dict
 
 from spliter import BlockGrid, UnsupportedCollectionError
 from spliter.backend import IntArray, is_sparse
+from spliter_backends._shared.dask_client import has_dask_client
 
 
 class _Lazy(Enum):
@@ -157,7 +158,7 @@ def persist_collections(collections: Sequence[Any], **settings: Any) -> list[Any
         In the same order. On a cluster their blocks may still be pending.
     """
     # Clients that are closed in the order of their creation leave this setting behind.
-    if dask.config.get("scheduler", None) == "dask.distributed" and not _has_client():
+    if dask.config.get("scheduler", None) == "dask.distributed" and not has_dask_client():
         settings = {"scheduler": "threads"} | settings
     needed = [needs_computing(collection) for collection in collections]
     # In one call, so that shared intermediate results are computed once.
@@ -187,7 +188,7 @@ def needs_computing(collection: Any) -> bool:
     if not is_dask_collection(collection):
         return False
     values = _values(collection)
-    if _has_client():
+    if has_dask_client():
         return not all(isinstance(value, TaskRef) for value in values)
     return any(value is LAZY for value in values)
 
@@ -222,19 +223,7 @@ def belongs_to_cluster(collection: Any) -> bool:
     if importlib.util.find_spec("distributed") is None:
         return False
     value = first_value(collection)
-    return value is None or value is LAZY or isinstance(value, TaskRef) or _has_client()
-
-
-def _has_client() -> bool:
-    if importlib.util.find_spec("distributed") is None:
-        return False
-    from distributed import default_client
-
-    try:
-        default_client()
-    except ValueError:
-        return False
-    return True
+    return value is None or value is LAZY or isinstance(value, TaskRef) or has_dask_client()
 
 
 def _divisions(collection: Any, nblocks: int) -> tuple[Any, ...] | None:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spliter import BlockGrid, LazyCollectionError, UnsupportedCollectionError
-from spliter.backend import Blocks
+from spliter.backend import Blocks, log_event
+from spliter_backends._shared.dask_client import has_dask_client
 from spliter_backends._shared.process_blocks import LocalBlocks
 from spliter_backends._shared.readable import (
     ReadableCollection,
@@ -90,6 +91,13 @@ class LocalLocator:
         LazyCollectionError
             If a Dask collection has not been computed.
         """
+        if any(map(_is_zarr, collections)) and has_dask_client():
+            log_event(
+                "read here",
+                "a Zarr array is read by this process; spliter_backends.zarr.on_workers(x) has the "
+                "workers of the Dask client read it",
+                engine="local",
+            )
         return LocalBlocks(
             [self._open(*numbered) for numbered in enumerate(collections)], LOCATION, self._tasks()
         )

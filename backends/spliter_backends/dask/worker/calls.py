@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from distributed import get_worker
 from distributed.protocol.pickle import dumps, loads
 from tblib import pickling_support
 
@@ -76,6 +77,8 @@ def run_call(function: bytes, arguments: bytes, partitions: bytes, *inputs: Any)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
+        if isinstance(error, ModuleNotFoundError):
+            error.add_note(_missing_module(error))
         failure = as_picklable(error, _dumps_error, loads)
         if failure is error:
             raise
@@ -83,6 +86,15 @@ def run_call(function: bytes, arguments: bytes, partitions: bytes, *inputs: Any)
         raise failure
     check_picklable(fn, result)
     return result
+
+
+def _missing_module(error: ModuleNotFoundError) -> str:
+    """Return how a module gets to the workers."""
+    name = (error.name or "module").partition(".")[0]
+    return (
+        f"{name} cannot be imported at worker {get_worker().address}: if it is a file of yours, "
+        f"client.upload_file('{name}.py') sends it to the workers; packages are installed there"
+    )
 
 
 def _dumps_error(error: BaseException) -> Any:
