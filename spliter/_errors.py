@@ -123,7 +123,7 @@ class TaskFailedError(SplIterError, RuntimeError):
 
 
 class ForkedError(SplIterError, RuntimeError):
-    """A pipeline ran when this process was forked, so that a part of its results is missing."""
+    """The process was forked from the one that runs a pipeline or is connected to an engine."""
 
 
 class AnnotationError(SplIterError, TypeError):

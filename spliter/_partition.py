@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spliter._errors import InvalidArgumentError
+from spliter._forks import check_process, owner_of
 from spliter._format import plural
 from spliter._grid import BlockGrid, BlockIndexes, IntArray
 from spliter._hints import missing_attribute
@@ -50,6 +51,7 @@ class Partition(LocalBlocks):
     __slots__ = (
         "__weakref__",
         "_executor",
+        "_owner",
         "_passes",
         "holders",
         "location_number",
@@ -83,6 +85,7 @@ class Partition(LocalBlocks):
         self.materialization = NOT_MATERIALIZED
         self._executor = executor
         self._passes = 0
+        self._owner = None if executor is None else owner_of(executor)
 
     @classmethod
     def from_plan(
@@ -184,6 +187,10 @@ class Partition(LocalBlocks):
             materialize=self._materializes if materialize is None else materialize,
             token=self.token,
         )
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        check_process(self._owner, "Split")
 
     @property
     def executor(self) -> Executor | None:

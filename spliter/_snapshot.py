@@ -15,6 +15,7 @@ from spliter._alignment import check_aligned
 from spliter._auto import promises_gain, seconds_of_blocks
 from spliter._errors import InvalidArgumentError, SplitClosedError, UnknownItemIndexError
 from spliter._events import LOGGER, log_event
+from spliter._forks import check_process, owner_of
 from spliter._format import plural
 from spliter._grid import UNKNOWN, BlockGrid
 from spliter._hints import COLUMNS, FN, missing_attribute
@@ -63,6 +64,7 @@ class Snapshot(Sequence[Partition]):
         self._partitions: list[Partition] = []
         self._made: weakref.WeakSet[Partition] = weakref.WeakSet()
         self._closed = False
+        self._owner = owner_of(executor)
         self._token = uuid.uuid4().hex
         self._iterations = 0
         self._next_check = 1
@@ -202,6 +204,7 @@ class Snapshot(Sequence[Partition]):
     def _check_open(self) -> None:
         if self._closed:
             raise SplitClosedError("this Split was closed; split the collection again")
+        check_process(self._owner, "Split")
 
     def __len__(self) -> int:
         """Return the number of partitions."""

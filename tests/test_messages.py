@@ -169,13 +169,13 @@ IN_MEMORY = (
 )
 def test_a_task_is_not_called_with_a_collection(make: Callable[[], Any], says: str) -> None:
     given = make()
-    for call in (
-        lambda: untouched(None, given),
-        lambda: untouched(given, None),
-        lambda: untouched(None, partition=given),
+    for arguments, named in (
+        ((None, given), {}),
+        ((given, None), {}),
+        ((None,), {"partition": given}),
     ):
         with pytest.raises(InvalidArgumentError, match=rf"^untouched\(\) got {says}"):
-            call()
+            untouched(*arguments, **named)
 
 
 def test_a_task_is_not_called_with_a_memory_map(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from spliter._events import LOGGER, log_event
+from spliter._forks import check_process
 from spliter._grid import UNKNOWN, BlockGrid, BlockIndexes, IntArray
 from spliter._keys import plain_key
 from spliter._lookup import Keys, RecordSource, refetch_record
@@ -92,6 +93,7 @@ __all__ = [
     "SupportsPrefetch",
     "SupportsSteal",
     "blocks_of",
+    "check_process",
     "check_rows",
     "concatenate",
     "concatenate_grid",

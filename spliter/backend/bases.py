@@ -152,9 +152,13 @@ class ExecutorBase(ABC):
     ----------
     reports_passes : bool
         Whether tasks report what they have measured; ``False`` by default.
+    usable_in_forks : bool
+        Whether a process that is forked may use it, too; ``False`` by default, as connections and
+        threads stay in the first process.
     """
 
     reports_passes: bool = False
+    usable_in_forks: bool = False
 
     @abstractmethod
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:

@@ -62,8 +62,7 @@ def test_functions_of_dask(client: Client) -> None:
             TypeError, match=r"^Dask's own functions take no Split,.* parts\.map\(fn\)"
         ):
             call()
-    here = {"workers": [parts.locations[0]], "allow_other_workers": False}
-    futures = client.map(total, list(parts), **here)
+    futures = client.map(total, list(parts), workers=[parts.locations[0]])
     assert futures[0].result() == gather(parts.map(total))[0]
     with pytest.raises(PartitionNotLocalError, match=r"use spliter\.task or partition\.submit"):
         futures[1].result()

@@ -26,12 +26,12 @@ from dask.utils import funcname
 from distributed import Client, Future
 from distributed.protocol.pickle import dumps, loads
 
-from spliter import ClientClosedError, InvalidArgumentError, Location, Partition
+from spliter import InvalidArgumentError, Location, Partition
 from spliter.backend import ExecutorBase, IntArray, ResultBlocks
 from spliter_backends.dask.client.batch import BatchSender
 from spliter_backends.dask.client.calls import pickle_call
 from spliter_backends.dask.client.new_collections import assemble_blocks
-from spliter_backends.dask.client.scheduler_calls import call_client, check_open
+from spliter_backends.dask.client.scheduler_calls import call_client, check_open, is_closed
 from spliter_backends.dask.client.watch import UnfinishedTasks
 from spliter_backends.dask.internals.client import is_pickling
 from spliter_backends.dask.scheduler.client_keys import release_client_keys
@@ -67,11 +67,7 @@ class DaskExecutor(ExecutorBase):
     @property
     def is_closed(self) -> bool:
         """Whether the client was closed; see :class:`spliter.backend.SupportsClose`."""
-        try:
-            check_open(self._client())
-        except ClientClosedError:
-            return True
-        return False
+        return is_closed(self._client())
 
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
         """Return the number of threads of each worker."""

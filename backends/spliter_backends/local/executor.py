@@ -68,6 +68,8 @@ class LocalExecutor(ExecutorBase):
     7
     """
 
+    usable_in_forks = True
+
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
             raise InvalidArgumentError(f"threads must be an int >= 1, got {threads!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from ray.exceptions import GetTimeoutError, ObjectLostError, RayError
 from ray.experimental import get_object_locations
 
 from spliter import BackendNotUsableError, BlockLostError, BlockTimeoutError
+from spliter.backend import check_process
 from spliter_backends._shared.readable import block_nbytes
 from spliter_backends._shared.settings import positive_seconds
 from spliter_backends.ray.errors import translate_error
@@ -77,6 +79,10 @@ def block_timeout() -> float:
     return positive_seconds(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT)
 
 
+_owners: dict[tuple[bytes, bytes], int] = {}
+"""Process in which each connection was first used."""
+
+
 def connection() -> tuple[bytes, bytes]:
     """Return the ids of this process's node and worker, which change with ``ray.init()``.
 
@@ -86,6 +92,8 @@ def connection() -> tuple[bytes, bytes]:
     ------
     BackendNotUsableError
         If this process is not connected, or is connected by Ray Client.
+    ForkedError
+        If it was forked from the one that connected.
     """
     if not ray.is_initialized():
         raise BackendNotUsableError("this process is not connected to Ray; call ray.init() first")
@@ -95,7 +103,9 @@ def connection() -> tuple[bytes, bytes]:
             "the program on a node of the cluster, for instance with `ray job submit`"
         )
     context = ray.get_runtime_context()
-    return bytes.fromhex(context.get_node_id()), bytes.fromhex(context.get_worker_id())
+    ids = bytes.fromhex(context.get_node_id()), bytes.fromhex(context.get_worker_id())
+    check_process(_owners.setdefault(ids, os.getpid()), "connection to Ray")
+    return ids
 
 
 def check_known(references: Iterable[ObjectRef]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -10,6 +12,7 @@ from dask.utils import parse_timedelta
 from distributed import Client
 
 from spliter import BlockTimeoutError, ClientClosedError, InvalidArgumentError
+from spliter.backend import check_process
 
 DEFAULT_TIMEOUT: Final = "5 minutes"
 
@@ -69,6 +72,15 @@ def no_answer_error(timeout: float) -> BlockTimeoutError:
     )
 
 
+_owners: weakref.WeakKeyDictionary[Client, int] = weakref.WeakKeyDictionary()
+"""Process in which each client was first used."""
+
+
+def is_closed(client: Client | None) -> bool:
+    """Return whether a client was closed, or no longer exists."""
+    return client is None or client.status in ("closing", "closed")
+
+
 def check_open(client: Client | None) -> Client:
     """Return the client if it is open.
 
@@ -76,10 +88,13 @@ def check_open(client: Client | None) -> Client:
     ------
     ClientClosedError
         If it was closed, or no longer exists.
+    ForkedError
+        If it was used in the process that this one was forked from.
     """
-    if client is None or client.status in ("closing", "closed"):
+    if client is None or is_closed(client):
         raise ClientClosedError(
             "the Dask client of this Split or future is closed; connect a new client, persist the "
             "collection with it, and split that"
         )
+    check_process(_owners.setdefault(client, os.getpid()), "client")
     return client

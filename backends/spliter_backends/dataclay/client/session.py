@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import concurrent.futures
 import contextlib
+import os
 import threading
 import uuid
 import weakref
@@ -13,6 +14,7 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from spliter import BackendNotUsableError, BlockTimeoutError, InvalidArgumentError
+from spliter.backend import check_process
 from spliter_backends._shared.settings import positive_seconds
 from spliter_backends.dataclay.client.backend_calls import (
     ANSWER_SECONDS,
@@ -72,6 +74,7 @@ class Session:
         ]
         self.name: Final = uuid.uuid4().hex
         self.lease_seconds: Final = lease_seconds()
+        self.owner: Final = os.getpid()
         self.executor: Any = None
         self._peers: dict[uuid.UUID, Peer] = {}
         self._described: dict[uuid.UUID, Mapping[str, Any]] = {}
@@ -249,8 +252,11 @@ def current_session() -> Session:
     ------
     BackendNotUsableError
         If no client is started, or this process is itself a backend.
+    ForkedError
+        If it was forked from the one that started the client.
     """
     session = session_here()
+    check_process(session.owner, "dataClay client")
     if session.runtime.is_backend:
         raise BackendNotUsableError(
             "this process is a dataClay backend, where a method that waits for tasks can deadlock; "
