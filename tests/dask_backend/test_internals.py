@@ -55,7 +55,9 @@ def test_an_unknown_dask_is_logged_and_done_without(
     assert [record.feature for record in caplog.records] == [name]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", ["batches", "pushes", "spill buffer", "peer reads", "dashboard"])
+@pytest.mark.parametrize(
+    "name", ["batches", "pushes", "spill buffer", "peer reads", "dashboard", "failures"]
+)
 def test_a_check_sees_another_dask(name: str) -> None:
     feature = FEATURES[name]
     with pytest.MonkeyPatch.context() as patch:
@@ -81,7 +83,7 @@ def found_at_scheduler(name: str, dask_scheduler: Any) -> bool:
 def test_this_dask_is_known(client: Client) -> None:
     assert sum(client.gather(split(spread(client, 4)).map(total))) == expected(4)  # makes our span
     found = {name: client.submit(found_at_worker, name).result(20) for name in AT_WORKERS}
-    for name in ("dashboard", "span records"):
+    for name in ("dashboard", "failures", "span records"):
         found[name] = client.run_on_scheduler(found_at_scheduler, name)
     found["batches"] = FEATURES["batches"]._check(client)
     found["pushes"] = FEATURES["pushes"]._check(client.scheduler_comm)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import operator
 import socket
 import time
 from collections.abc import Callable
 from typing import Any
 
+import dask
 import pytest
-from distributed import Client, get_worker, wait
+from distributed import Client, Event, get_worker, wait
 from distributed.comm import get_address_host_port
 from distributed.core import Status
 
-from spliter import Partition, split
+from spliter import BlockTimeoutError, Partition, gather, reduce, split
 from spliter_backends.dask.scheduler import pins as dask_pins
 from tests.dask_backend import programs
 from tests.dask_backend.conftest import StartCluster
@@ -165,6 +167,59 @@ def test_new_split_plans_around_a_paused_worker(start_three: StartCluster) -> No
     set_status(client, paused, Status.running)
     with split(spread(client, 6, tag="later")) as parts:
         assert paused in parts.locations
+
+
+def wait_for_event(partition: Partition) -> str:
+    """Occupy the worker's thread until the event is set."""
+    Event("begun").set()
+    Event("go").wait(timeout=60)
+    return own_address()
+
+
+@pytest.mark.feature("failures")
+def test_tasks_fail_if_all_workers_stay_paused(start_three: StartCluster) -> None:
+    client = start_three()
+    futures = spread(client, 6)
+    with dask.config.set({"spliter.block-timeout": "2s"}):
+        parts = split(futures)
+    workers = workers_of(client)
+    running = parts[0].submit(wait_for_event)
+    assert Event("begun").wait(timeout=30)
+    waiting = total(parts[0])  # at the worker, behind the other one
+    wait_until(lambda: waiting.key in sum(client.processing().values(), ()))
+    for worker in workers:
+        set_status(client, worker, Status.paused)
+    pinned = parts.map(total)
+    says = r"^all 3 workers have been paused for 2 s, .* spliter\.block-timeout$"
+    for future in (waiting, *pinned, reduce(operator.add, pinned), client.submit(str, pinned[0])):
+        with pytest.raises(BlockTimeoutError, match=says):
+            future.result(timeout=30)
+    with pytest.raises(BlockTimeoutError, match=says):
+        gather(parts.map(total))
+    Event("go").set()
+    assert running.result(timeout=30) == parts.locations[0]  # it had begun
+    for worker in workers:
+        set_status(client, worker, Status.running)
+    assert sum(gather(parts.map(total))) == expected(6)
+
+
+def test_tasks_wait_for_the_first_worker(start_cluster: StartCluster) -> None:
+    """Without any worker, as before a cluster is scaled up, no time is up."""
+    client = start_cluster(n_workers=1, memory_limit=0)
+    with dask.config.set({"spliter.block-timeout": "1s"}):
+        parts = split(spread(client, 2))
+    cluster: Any = client.cluster
+    cluster.scale(0)
+    wait_until(lambda: not workers_of(client))
+    checks: list[None] = []
+    plugin = cluster.scheduler.plugins[dask_pins.NAME]
+    give_up = plugin._give_up
+    plugin._give_up = lambda: (checks.append(None), give_up())
+    futures = parts.map(total)
+    wait_until(lambda: len(checks) > 3)
+    assert {future.status for future in futures} == {"pending"}
+    cluster.scale(1)
+    assert sum(gather(futures)) == expected(2)
 
 
 def test_scheduler_logs_nothing_while_tasks_run(start_cluster: StartCluster) -> None:

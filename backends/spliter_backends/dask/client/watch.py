@@ -23,6 +23,7 @@ from distributed import Client, Future
 from tornado.ioloop import PeriodicCallback
 
 from spliter.backend import log_event
+from spliter_backends.dask.client.scheduler_calls import block_timeout
 from spliter_backends.dask.scheduler.pins import TOPIC, PinPlugin, available_workers
 from spliter_backends.dask.worker.materialize import kept_results_topic
 
@@ -94,7 +95,7 @@ class UnfinishedTasks:
         workers: Mapping[str, int] | None = None
         while workers is None:
             await self.send_plugin()
-            workers = await client.run_on_scheduler(available_workers)
+            workers = await client.run_on_scheduler(available_workers, block_timeout())
             self._has_plugin = workers is not None  # the scheduler may have been restarted
         return workers
 

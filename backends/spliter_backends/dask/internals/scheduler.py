@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import dask
@@ -93,3 +94,27 @@ def _fill_below_menu(fill: Callable[..., None], scheduler: Any, extra: Any, doc:
     fill(scheduler, extra, doc)
     doc.template = env.get_template("simple.html")
     doc.template_variables.update(extra)
+
+
+failures = Feature(
+    "failures",
+    "tasks wait as long as all workers are paused",
+    lambda scheduler: (
+        {("no-worker", "erred"), ("queued", "erred")} <= scheduler._TRANSITIONS_TABLE.keys()
+        and isinstance(scheduler.unrunnable, dict)
+        and iter(scheduler.queued) is not None
+    ),
+)
+
+
+def fail_tasks(scheduler: Any, tasks: Collection[Any], error: Exception, stimulus: str) -> None:
+    """Set the error of tasks that no worker has, and of those that need their results."""
+    if not tasks or not failures.usable(scheduler):
+        return
+    dependent: dict[Any, Any] = {}
+    for task in tasks:
+        found = scheduler.transition(
+            task.key, "erred", exception=pickle.dumps(error), cause=task.key, stimulus_id=stimulus
+        )
+        dependent.update(found)
+    scheduler.transitions(dependent, stimulus_id=stimulus)

@@ -3,9 +3,9 @@
 SplIter pins a task strictly to the worker that holds its partition. A strictly pinned task would
 hang if that worker left, and wait as long as the worker is paused. This plugin removes pins that
 SplIter has set, and no others: immediately if the worker has left, after :data:`PAUSE_TOLERANCE`
-if it is paused. It checks tasks when they arrive, when a worker leaves (results lost with it may be
-needed much later, by tasks of the user's own), and once a second while a worker is paused or a task
-has no worker.
+if it is paused. If all workers stay paused for the block timeout, our tasks fail. It checks tasks
+when they arrive, when a worker leaves (results lost with it may be needed much later, by tasks of
+the user's own), and once a second while a worker is paused or a task has no worker.
 
 It also pins the tasks that extract blocks from results (see :data:`EXTRACTED`). If few results have
 many blocks, Dask takes these tasks for root tasks and spreads them over idle workers, each with a
@@ -24,6 +24,8 @@ from dask.typing import Key
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
+from spliter import BlockTimeoutError
+from spliter_backends.dask.internals.scheduler import fail_tasks
 from spliter_backends.dask.scheduler.records import prune_records
 
 PINNED: Final = "spliter-pinned"
@@ -58,6 +60,7 @@ class PinPlugin(SchedulerPlugin):
         self._scheduler: Any = None
         self._checks: PeriodicCallback | None = None
         self._paused_since: dict[Any, float] = {}
+        self._timeout = float("inf")
 
     async def start(self, scheduler: Any) -> None:
         """Start checking, including tasks that already exist."""
@@ -101,14 +104,21 @@ class PinPlugin(SchedulerPlugin):
         self._report(self._remove_pins(keep_open))
         self.check()
 
-    def available_workers(self) -> dict[str, int]:
+    def available_workers(self, timeout: float) -> dict[str, int]:
         """Return the threads of each available worker, of all workers if none is available.
+
+        Parameters
+        ----------
+        timeout : float
+            Seconds after which tasks fail if all workers are paused: the block timeout of the
+            client that has called this last.
 
         Returns
         -------
         dict of str to int
             Running workers, and those paused for less than :data:`PAUSE_TOLERANCE`.
         """
+        self._timeout = timeout
         workers = self._scheduler.workers
         available = {at: one.nthreads for at, one in workers.items() if self._is_available(at)}
         return available or {at: one.nthreads for at, one in workers.items()}
@@ -123,6 +133,7 @@ class PinPlugin(SchedulerPlugin):
         paused = [worker for worker in scheduler.workers.values() if worker not in running]
         self._paused_since = {worker: self._since(worker) for worker in paused}
         if not running:
+            self._give_up()
             return
         wake: dict[Key, str] = {}
         unpinned: set[str] = set()
@@ -133,13 +144,29 @@ class PinPlugin(SchedulerPlugin):
         for worker in paused:
             if self._is_available(worker.address):
                 continue
-            started = {*worker.executing, *worker.long_running}
-            waiting = [task for task in worker.processing if _is_ours(task) and task not in started]
+            waiting = _waiting_at(worker)
             unpinned |= self._remove_pins(waiting)
             wake.update((task.key, "released") for task in waiting)
         if wake:
             scheduler.transitions(wake, stimulus_id=f"spliter-check-{time.time()}")
         self._report(unpinned)
+
+    def _give_up(self) -> None:
+        """Fail tasks if all workers have been paused for the timeout; not if there are none."""
+        since = max(self._paused_since.values(), default=float("inf"))
+        if time.monotonic() - since < self._timeout:
+            return
+        scheduler, stimulus = self._scheduler, f"spliter-give-up-{time.time()}"
+        error = BlockTimeoutError(
+            f"all {len(self._paused_since)} workers have been paused for {self._timeout:g} s, as "
+            "Dask does if their memory is nearly full; free memory or add workers, or raise the "
+            "Dask setting spliter.block-timeout"
+        )
+        unassigned = [*scheduler.unrunnable, *scheduler.queued]
+        fail_tasks(scheduler, [task for task in unassigned if _is_ours(task)], error, stimulus)
+        # Those that wait at a worker have none after this, and fail at the next check.
+        waiting = [task for worker in self._paused_since for task in _waiting_at(worker)]
+        scheduler.transitions({task.key: "released" for task in waiting}, stimulus_id=stimulus)
 
     def _since(self, worker: Any) -> float:
         """Return the time since which a worker is known to be paused."""
@@ -172,11 +199,13 @@ class PinPlugin(SchedulerPlugin):
             self._scheduler.log_event(TOPIC, {"location": address, "status": status})
 
 
-def available_workers(dask_scheduler: Any) -> dict[str, int] | None:
+def available_workers(timeout: float, dask_scheduler: Any) -> dict[str, int] | None:
     """Return the workers to plan with; runs on the scheduler.
 
     Parameters
     ----------
+    timeout : float
+        As for :meth:`PinPlugin.available_workers`.
     dask_scheduler : distributed.Scheduler
         Passed by Dask.
 
@@ -186,7 +215,7 @@ def available_workers(dask_scheduler: Any) -> dict[str, int] | None:
         As :meth:`PinPlugin.available_workers`; ``None`` without the plugin.
     """
     plugin: PinPlugin | None = dask_scheduler.plugins.get(NAME)
-    return None if plugin is None else plugin.available_workers()
+    return None if plugin is None else plugin.available_workers(timeout)
 
 
 def _pin_to_result(task: Any) -> None:
@@ -199,6 +228,12 @@ def _pin_to_result(task: Any) -> None:
     holders = {worker.address for worker in result.who_has or ()}
     task.worker_restrictions = holders or set(result.worker_restrictions or ()) or None
     task.annotations = {**(task.annotations or {}), PINNED: bool(task.worker_restrictions)}
+
+
+def _waiting_at(worker: Any) -> list[Any]:
+    """Return our tasks that are assigned to a worker, and that it has not started."""
+    started = {*worker.executing, *worker.long_running}
+    return [task for task in worker.processing if _is_ours(task) and task not in started]
 
 
 def _is_ours(task: Any) -> bool:
