@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import operator
 import socket
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -211,12 +212,18 @@ def test_tasks_wait_for_the_first_worker(start_cluster: StartCluster) -> None:
     cluster: Any = client.cluster
     cluster.scale(0)
     wait_until(lambda: not workers_of(client))
-    checks: list[None] = []
+    checks = threading.Semaphore(0)
     plugin = cluster.scheduler.plugins[dask_pins.NAME]
     give_up = plugin._give_up
-    plugin._give_up = lambda: (checks.append(None), give_up())
+
+    def counted() -> None:
+        checks.release()
+        give_up()
+
+    plugin._give_up = counted
     futures = parts.map(total)
-    wait_until(lambda: len(checks) > 3)
+    for _ in range(4):
+        assert checks.acquire(timeout=30)
     assert {future.status for future in futures} == {"pending"}
     cluster.scale(1)
     assert sum(gather(futures)) == expected(2)
