@@ -6,13 +6,7 @@ import sys
 
 
 def has_dask_client() -> bool:
-    """Return whether the program has a current client of a Dask cluster.
-
-    Examples
-    --------
-    >>> has_dask_client()
-    False
-    """
+    """Return whether the program has a current client of a Dask cluster."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return False

@@ -247,7 +247,8 @@ def _raise_if_lost(lost: IntArray, futures: Sequence[Future[Any]], indexes: Inde
     blocks = indexes(lost)
     named = ", ".join(map(str, blocks[:MAX_NAMED])) + (", ..." if len(blocks) > MAX_NAMED else "")
     why = (
-        f"cannot be computed, because Dask has lost blocks that they are made from, {FUSED_FILES}"
+        "cannot be computed: the blocks that they are made from were cancelled, or lost by Dask, "
+        f"{FUSED_FILES}"
         if lacked_dependencies(futures[lost[0]])
         else "were cancelled, dropped by client.restart(), or lost with the worker they were "
         "scattered to; make the collection again and split it"
