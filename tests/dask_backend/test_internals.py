@@ -74,16 +74,21 @@ def found_at_worker(name: str) -> bool:
 
 def found_at_scheduler(name: str, dask_scheduler: Any) -> bool:
     """Check a feature at the scheduler."""
-    of_spans = name == "span records"
-    checked = our_span(dask_scheduler) if of_spans else dask_scheduler
-    return bool(FEATURES[name]._check(checked))
+    from distributed.dashboard.scheduler import template_variables
+
+    objects: dict[str, Callable[[], list[Any]]] = {
+        "span records": lambda: [our_span(dask_scheduler)],
+        "dashboard menu": lambda: [template_variables(dask_scheduler) for _ in range(2)],
+    }
+    checked = objects.get(name, lambda: [dask_scheduler])()
+    return bool(FEATURES[name]._check(*checked))
 
 
 @pytest.mark.usefixtures("checked_anew")
 def test_this_dask_is_known(client: Client) -> None:
     assert sum(client.gather(split(spread(client, 4)).map(total))) == expected(4)  # makes our span
     found = {name: client.submit(found_at_worker, name).result(20) for name in AT_WORKERS}
-    for name in ("dashboard", "failures", "span records"):
+    for name in ("dashboard", "dashboard menu", "failures", "span records"):
         found[name] = client.run_on_scheduler(found_at_scheduler, name)
     found["batches"] = FEATURES["batches"]._check(client)
     found["pushes"] = FEATURES["pushes"]._check(client.scheduler_comm)
