@@ -27,8 +27,14 @@ SITES = Path(__file__).parent / "sites"
 
 GIB = 2**30
 
-SCRATCH = r"^(?:[^\x00-\x1f\"`\\$]|\$[A-Za-z_{])+$"
-"""Pattern of a path inside double quotes of the shell: variables, but no commands or quotes."""
+SCRATCH = (
+    r"^(?:[^\x00-\x1f\"`\\$]|\$[A-Za-z_][A-Za-z0-9_]*"
+    r"|\$\{[A-Za-z_][A-Za-z0-9_]*(?::?-(?:[^\x00-\x1f\"`\\${}]|\$[A-Za-z_][A-Za-z0-9_]*)*)?\})+$"
+)
+"""Pattern of a path inside double quotes of the shell, with variables and their defaults.
+
+Other expansions are refused: ``${NAME@P}`` and ``${NAME[INDEX]}`` run commands.
+"""
 
 
 class Site(BaseModel):
