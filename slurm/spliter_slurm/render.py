@@ -27,10 +27,11 @@ RESULTS = "results"
 WORKER_SHARE = 0.95
 """Memory limit of a Dask worker as a share of its part of the node's memory."""
 
-_ADDRESSES = {
+ADDRESSES = {
     "dask": '--address "$scheduler_file"',
     "dataclay": '--address "$(< "$metadata_file")"',
 }
+"""Engines whose services a job starts: the option that leads to them, in the words of a shell."""
 
 
 @dataclass(frozen=True)
@@ -89,20 +90,34 @@ def render(job: Job, site: Site, interface: str, folder: Path) -> Script:
 def render_submit(scripts: Sequence[Script], folder: Path, command: str) -> str:
     """Render the shell script that submits jobs; `command` made them."""
     context = {"scripts": scripts, "folder": str(folder), "command": command}
-    return _environment().get_template("submit.sh.j2").render(context)
+    return environment().get_template("submit.sh.j2").render(context)
 
 
 def _batch(job: Job, site: Site, interface: str, folder: Path) -> dict[str, str]:
     context = {
         **_common(job, site, folder),
+        **batch_context(site, interface),
+        "batch_options": batch_options(
+            job,
+            site,
+            chdir=str(folder),
+            # sbatch expands characters after a percent sign.
+            output=f"{str(folder).replace('%', '%%')}/logs/{job.name}-%j.out",
+        ),
+        "worker_memory": int(WORKER_SHARE * site.memory_bytes / job.shape.per_node),
+    }
+    return {f"{job.name}.sbatch": environment().get_template("job.sbatch.j2").render(context)}
+
+
+def batch_context(site: Site, interface: str) -> dict[str, Any]:
+    """Return what the templates of all batch scripts need."""
+    return {
+        "site": site,
         "modules": site.modules,
-        "batch_options": batch_options(job, site, folder),
         "interface": f" --interface {shlex.quote(interface)}" if interface else "",
         "start_seconds": START_SECONDS,
         "warning_seconds": WARNING_SECONDS,
-        "worker_memory": int(WORKER_SHARE * site.memory_bytes / job.shape.per_node),
     }
-    return {f"{job.name}.sbatch": _environment().get_template("job.sbatch.j2").render(context)}
 
 
 def _compss(job: Job, site: Site, interface: str, folder: Path) -> dict[str, str]:
@@ -128,7 +143,7 @@ def _compss(job: Job, site: Site, interface: str, folder: Path) -> dict[str, str
         {"name": stand.name, "words": command_of(stand.runs, folder / RESULTS)[1:]}
         for stand in job.stands
     ]
-    script = _environment().get_template("compss.sh.j2").render(context)
+    script = environment().get_template("compss.sh.j2").render(context)
     return {f"{job.name}.sh": script, runs_file: json.dumps(stands, indent=1) + "\n"}
 
 
@@ -149,7 +164,7 @@ def _common(job: Job, site: Site, folder: Path) -> dict[str, Any]:
             f"workers on each: {shape.per_node}, threads of each: {shape.threads}",
             "shape": shape,
             "folder": str(folder / "jobs" / job.name),
-            "has_services": shape.engine in _ADDRESSES,
+            "has_services": shape.engine in ADDRESSES,
             "stands": [
                 {
                     "name": stand.name,
@@ -167,12 +182,12 @@ def _words(job: Job, stand: Stand, folder: Path) -> list[str]:
     # Run in the job's interpreter, not the first one on the PATH.
     command = ['"$python"', "-m", "spliter_experiments"]
     command += [shlex.quote(word) for word in command_of(stand.runs, folder / RESULTS)[1:]]
-    address = _ADDRESSES.get(job.shape.engine)
+    address = ADDRESSES.get(job.shape.engine)
     return command if address is None else [*command, address]
 
 
-def batch_options(job: Job, site: Site, folder: Path) -> list[str]:
-    """Return the options of ``sbatch`` as written in the script; arguments as for `render`."""
+def batch_options(job: Job, site: Site, **further: str) -> list[str]:
+    """Return the options of ``sbatch`` as written in the script."""
     shape = job.shape
     named = {
         "job-name": job.name,
@@ -184,9 +199,7 @@ def batch_options(job: Job, site: Site, folder: Path) -> list[str]:
         "account": site.account,
         "qos": site.qos,
         "constraint": site.constraint,
-        "chdir": str(folder),
-        # sbatch expands characters after a percent sign.
-        "output": f"{str(folder).replace('%', '%%')}/logs/{job.name}-%j.out",
+        **further,
         "signal": f"B:TERM@{WARNING_SECONDS}",
     }
     # A job requeued by SLURM would find the files of its first execution.
@@ -218,8 +231,9 @@ def _comment(text: str) -> str:
     return " ".join(text.split())
 
 
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """Return the templates."""
+    found = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -227,6 +241,6 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.filters["quoted"] = shlex.quote
-    environment.filters["comment"] = _comment
-    return environment
+    found.filters["quoted"] = shlex.quote
+    found.filters["comment"] = _comment
+    return found

@@ -64,7 +64,12 @@ def scripts_in(folder: Path) -> list[Path]:
 def seconds_of_job(folder: Path) -> int:
     """Return the time limit of the only job of a folder."""
     (script,) = scripts_in(folder)
-    found = re.search(r"--time=(\d+):(\d+):(\d+)", script.read_text(encoding="utf-8"))
+    return seconds_in(script.read_text(encoding="utf-8"))
+
+
+def seconds_in(text: str) -> int:
+    """Return the time limit in a script."""
+    found = re.search(r"--time=(\d+):(\d+):(\d+)", text)
     assert found is not None
     hours, minutes, seconds = map(int, found.groups())
     return 3600 * hours + 60 * minutes + seconds

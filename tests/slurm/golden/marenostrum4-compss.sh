@@ -6,6 +6,9 @@
 
 module purge
 module load python COMPSs
+# The virtual environment that was active when this was submitted; modules may have hidden it.
+# shellcheck disable=SC1091
+[ -z "${VIRTUAL_ENV:-}" ] || source "$VIRTUAL_ENV/bin/activate" || exit 1
 # One thread to a task: the tasks are what runs in parallel.
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
