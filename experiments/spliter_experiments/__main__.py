@@ -17,7 +17,7 @@ COMMANDS = {
     "compare": "compare SplIter with other ways, on your data",
     "experiment": "reproduce the paper's evaluation",
     "profile": "run a program and say whether SplIter would help it",
-    "slurm": "write batch scripts for experiments on SLURM",
+    "slurm": "run the paper's evaluation on a cluster with SLURM",
 }
 
 

@@ -31,8 +31,8 @@ COMMANDS = {
         "Reproduce the paper's evaluation, one figure per command.",
     ),
     "slurm": (
-        "spliter_slurm.cli:slurm",
-        "Write batch scripts that run the paper's experiments on a cluster with SLURM.",
+        "spliter_slurm.cli:app",
+        "Run the paper's experiments on a cluster with SLURM.",
     ),
 }
 """Lazily imported commands: location and help line of each."""

@@ -1,4 +1,4 @@
-"""``spliter slurm``: write batch scripts for the runs of one or more figures."""
+"""``spliter slurm``: write and submit batch scripts for figures, and show what became of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from spliter_experiments.evaluation.runner import request_for
 from spliter_experiments.evaluation.tables import clock, total
@@ -23,12 +24,31 @@ from spliter_experiments.harness.table import Grid
 from spliter_slurm.jobs import make_jobs, spilling
 from spliter_slurm.render import RESULTS, Script, interface_of, render
 from spliter_slurm.site import GIB, Site, load_site, site_names
-from spliter_slurm.submission import missing_runs, write_submission
+from spliter_slurm.status import jobs_of, progress_of
+from spliter_slurm.submission import missing_runs, submit, write_submission
+
+
+class FiguresFirst(TyperGroup):
+    """A group in which the command ``write`` need not be named: ``spliter slurm 9``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert ``write`` before arguments that begin with no command."""
+        named = {*self.commands, *ctx.help_option_names}
+        return super().parse_args(ctx, args if not args or args[0] in named else ["write", *args])
+
+
+app = typer.Typer(
+    cls=FiguresFirst,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Run the paper's experiments on a cluster with SLURM.",
+)
 
 Text = Annotated[str | None, typer.Option(help="As sbatch takes it.")]
 
 
-def slurm(
+@app.command()
+def write(
     figures: Annotated[list[str], typer.Argument(help="Figures, or scenario files (.toml).")],
     output: Annotated[Path, typer.Option(help="Folder for scripts, logs and results.")],
     site: Annotated[
@@ -57,11 +77,15 @@ def slurm(
     earlier: Annotated[
         list[Path] | None, typer.Option(help="Results whose times are the estimates.")
     ] = None,
+    submitted: Annotated[bool, typer.Option("--submit", help="Submit the jobs, too.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the jobs and their scripts; write nothing.")
     ] = False,
 ) -> None:
-    """Write the batch scripts of one or more figures; runs that the folder records are left out."""
+    """Write the batch scripts of one or more figures; runs that the folder records are left out.
+
+    The word `write` may be left out: `spliter slurm 9 10`.
+    """
     given = {
         "account": account,
         "qos": qos,
@@ -70,6 +94,8 @@ def slurm(
         "python": python,
     }
     with errors_reported():
+        if dry_run and submitted:
+            raise OptionError("--dry-run writes nothing that --submit could submit; take one")
         requests = [
             request_for(
                 str(Path(figure).absolute()) if figure.endswith(".toml") else figure,
@@ -96,8 +122,40 @@ def slurm(
         if dry_run:
             _show_scripts(scripts)
             return
-        submit = write_submission(folder, requests, scripts, shlex.join(["spliter", *sys.argv[1:]]))
-        note(f"written: {folder}; next: bash {shlex.quote(str(submit))}")
+        script = write_submission(folder, requests, scripts, shlex.join(["spliter", *sys.argv[1:]]))
+        if submitted:
+            Console(markup=False).print(submit(script), end="", highlight=False, soft_wrap=True)
+            note(f"submitted; next: spliter slurm status {shlex.quote(str(folder))}")
+        else:
+            note(f"written: {folder}; next: bash {shlex.quote(str(script))}")
+
+
+@app.command()
+def status(
+    folder: Annotated[Path, typer.Argument(help="Folder of `spliter slurm --output`.")],
+) -> None:
+    """Show the jobs of a folder, and how many of their runs are done and missing."""
+    with errors_reported():
+        if not (folder / RESULTS).is_dir():
+            raise OptionError(
+                f"{folder} has no folder {RESULTS}; give the --output of `spliter slurm`, or the "
+                "folder spliter-figures of the ready-made scripts"
+            )
+        progress = progress_of(ResultsFolder(folder / RESULTS))
+        jobs, silent = jobs_of(folder)
+        rows = tuple((job.name, job.number, job.state, str(job.failed)) for job in jobs)
+        table = Grid(("job", "number", "state", "failed"), rows).terminal()
+        table.columns[0].no_wrap = True  # job names are copied
+        counts = tuple(
+            (each.plan, str(each.nodes), str(each.done), str(each.missing)) for each in progress
+        )
+        console = Console(markup=False)
+        console.print(table)
+        console.print(Grid(("plan", "nodes", "done", "missing"), counts).terminal())
+        if silent:
+            note(f"{silent}; the states are those that the jobs wrote")
+        if any(each.missing for each in progress):
+            note("for missing runs whose jobs have ended, call `spliter slurm` again")
 
 
 def _seconds(hours: float | None) -> float | None:

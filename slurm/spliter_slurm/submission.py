@@ -12,13 +12,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from spliter_experiments.evaluation import PlannedRun
-from spliter_experiments.evaluation.runner import Request
-from spliter_experiments.harness.errors import PlanError, ResultsError
+from spliter_experiments.evaluation.runner import Request, keep_request
+from spliter_experiments.harness.errors import PlanError, ResultsError, SubmissionError
 from spliter_experiments.harness.records import Record, ResultsFolder
 from spliter_slurm.render import RESULTS, Script, render_submit
 
@@ -76,8 +76,21 @@ def write_submission(
             for name, text in script.files.items():
                 (folder / "scripts" / name).write_text(text, encoding="utf-8")
         for request in requests:
-            ResultsFolder(folder / RESULTS).keep_plan(request.name, asdict(request))
+            keep_request(request, ResultsFolder(folder / RESULTS))
         submit.write_text(render_submit(scripts, folder, command), encoding="utf-8")
     except OSError as error:
         raise ResultsError(f"cannot write to {folder}: {error}") from error
     return submit
+
+
+def submit(script: Path) -> str:
+    """Run ``submit.sh``, and return what it prints: number and name of each job."""
+    try:
+        done = subprocess.run(["bash", str(script)], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise SubmissionError(f"cannot run bash {script}: {error}") from error
+    if done.returncode:
+        raise SubmissionError(
+            f"{done.stdout}{done.stderr}not all jobs are submitted; to continue: bash {script}"
+        )
+    return done.stdout

@@ -18,6 +18,7 @@ from tests.slurm.commands import (
     scripts_in,
     seconds_of_job,
     slurm,
+    spliter,
     submit,
     submitted,
 )
@@ -82,6 +83,33 @@ def test_job_of_an_interrupted_submit_is_found_by_its_name(
     fake_slurm.answer("squeue", Answer("77\n77\n"), Answer())
     assert submitted(chain) == ["77", "100", "101"]
     assert f"--name={scripts_in(chain)[0].stem}" in fake_slurm.calls("squeue")[0]
+
+
+def test_submit_option_submits_all_jobs(
+    tmp_path: Path, folder: Path, fake_slurm: FakeSlurm
+) -> None:
+    what = (scenario_file(tmp_path), "--site", "generic", "--output", folder, "--hours", "2")
+    shown = slurm(*what, "--submit")
+    assert numbers_in(folder) == ["100", "101", "102"]
+    assert [call[-1] for call in fake_slurm.calls("sbatch")] == [
+        f"scripts/{script.name}" for script in scripts_in(folder)
+    ]
+    for number, script in zip(numbers_in(folder), scripts_in(folder), strict=True):
+        assert f"{number}  {script.stem}\n" in shown
+
+
+def test_submit_option_shows_what_slurm_refused(
+    tmp_path: Path, folder: Path, fake_slurm: FakeSlurm
+) -> None:
+    said = "sbatch: error: Batch job submission failed: Invalid qos specification\n"
+    fake_slurm.answer("sbatch", Answer("100\n"), Answer(err=said, status=1))
+    what = (scenario_file(tmp_path), "--site", "generic", "--output", folder, "--hours", "2")
+    result = spliter("slurm", *what, "--submit")
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert "Invalid qos specification" in result.output
+    assert f"to continue: bash {folder}/submit.sh" in " ".join(result.output.split("\n"))
+    assert numbers_in(folder) == ["100"]
 
 
 def test_answer_that_is_no_number(chain: Path, fake_slurm: FakeSlurm) -> None:
@@ -188,6 +216,7 @@ def test_folder_that_cannot_be_written(tmp_path: Path, fake_slurm: FakeSlurm) ->
         (["9", "--site", "generic", "--nodes", "few"], "--nodes takes whole numbers"),
         (["9", "--site", "generic", "--hours", "0.05"], "asks too much of generic: time"),
         (["9", "--site", "generic", "--earlier", "nowhere"], "there is no folder nowhere"),
+        (["9", "--site", "generic", "--dry-run", "--submit"], "--dry-run writes nothing"),
         (["9", "--site", "generic", "--backend", "ray"], "'ray' is not one of 'dask'"),
     ],
 )

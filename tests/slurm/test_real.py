@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.slurm.cluster import VirtualSlurm, wait_until
 from tests.slurm.commands import (
     hours_for_two,
     last_state,
+    numbers_in,
     refused,
     scripts_in,
     slurm,
@@ -59,10 +61,17 @@ def test_sweep_of_two_scenarios_on_four_nodes(
     scenarios = [scenario_file(tmp_path), scenario_file(tmp_path, "12", KMEANS)]
     what: list[str | Path] = [*scenarios, *LAPTOP, "--nodes", "4"]
     hours = hours_for_two(tmp_path / "one", *what)
-    shown = slurm(*what, "--hours", hours, "--output", folder)
+    shown = slurm(*what, "--hours", hours, "--output", folder, "--submit")
     assert "8 runs, about" in shown
-    assert len(submitted(folder)) == 2, "these are to be two jobs"
+    first, second = numbers_in(folder)  # these are to be two jobs
+    status = slurm("status", folder)
+    assert re.search(rf"{second} +(running|pending \(Dependency\))", status), status
     wait_until(is_empty(cluster))
+    status = slurm("status", folder)
+    for number in (first, second):
+        assert re.search(rf"{number} +ended 0 +0\n", status), status + logs(folder)
+    assert re.search(r"fig09-laptop-dask +4 +4 +0\n", status), status
+    assert re.search(r"fig12-laptop-dask +4 +4 +0\n", status), status
 
     plotted = spliter("experiment", "report", folder / "results")
     assert plotted.exit_code == 0, plotted.output + logs(folder)

@@ -118,7 +118,7 @@ def _request(plan: dict[str, Any], path: Path) -> Request:
         ) from error
 
 
-def _keep(request: Request, folder: ResultsFolder) -> None:
+def keep_request(request: Request, folder: ResultsFolder) -> None:
     """Store a request, with the runs that were requested in the folder before."""
     for kept in requests_in(folder) if folder.has_plan(request.name) else ():
         if kept.name == request.name:
@@ -161,7 +161,7 @@ def run_request(
     folder.check_fits(scenario.figure, request.size, digest, here)
     # A job that executes some runs of a plan must not overwrite the plan.
     if not only or not folder.has_plan(request.name):
-        _keep(request, folder)
+        keep_request(request, folder)
     clear_partial(folder.path)
     bench = bench or (in_process if scenario.kind == "kernel" else on_cluster)
     listen.begin(len(todo))
@@ -193,7 +193,7 @@ def run_launched(
         return None
     todo = pending(request, folder, only)
     # The commands execute parts of the plan, and would store a plan of their runs only.
-    _keep(request, folder)
+    keep_request(request, folder)
     listen.begin(len(todo))
     scenario = request.parsed
     for runs in visits_of(todo, scenario.sizes[request.size].visits, scenario.seed):

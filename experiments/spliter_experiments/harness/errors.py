@@ -74,6 +74,12 @@ class TooMuchError(ExperimentError, ValueError):
     """A run needs more nodes, cores, memory or time than the site allows a job."""
 
 
+class SubmissionError(ExperimentError, RuntimeError):
+    """SLURM did not take a job, or does not answer."""
+
+    exit_code = 1
+
+
 class ServiceError(ExperimentError, RuntimeError):
     """A service of a job (a scheduler, a worker, a store) did not start or answer in time."""
 
