@@ -47,6 +47,7 @@ pytestmark = pytest.mark.thorough
 PAGES: Final = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "slurm" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -362,6 +363,9 @@ def dask(arguments: Sequence[str]) -> None:
 def export(arguments: Sequence[str]) -> None:
     import dask.config
 
+    if arguments[0].startswith("SBATCH_"):
+        sbatch([f"--{word.removeprefix('SBATCH_').lower()}" for word in arguments])
+        return
     (name, _, value) = arguments[0].partition("=")
     (key,) = dask.config.collect_env({name: value})
     asked = name.removeprefix("DASK_").lower().replace("__", ".")
@@ -371,6 +375,16 @@ def export(arguments: Sequence[str]) -> None:
 
 def activate(arguments: Sequence[str]) -> None:
     assert [Path(name).parts[-2:] for name in arguments] == [("bin", "activate")]
+
+
+def sbatch(arguments: Sequence[str]) -> None:
+    """Its options are those that a page may show; what it submits has to be there."""
+    options = [word for word in arguments if word.startswith("--")]
+    assert {word.partition("=")[0] for word in options} <= {
+        *("--account", "--qos", "--nodes", "--time"),
+    }
+    for script in arguments[len(options) :][:1]:
+        assert (ROOT / script).is_file(), script
 
 
 def bash(arguments: Sequence[str]) -> None:
@@ -395,6 +409,7 @@ JUDGES: Final[dict[str, Callable[[Desk, Sequence[str]], None]]] = {
     "bash": lambda _, words: bash(words),
     "dask": lambda _, words: dask(words),
     "export": lambda _, words: export(words),
+    "module": lambda _, words: None,
     # tests/layout/test_mpi.py runs the program.
     "mpiexec": lambda _, words: mpiexec(words),
     "pip": lambda _, words: pip(words),
@@ -403,6 +418,7 @@ JUDGES: Final[dict[str, Callable[[Desk, Sequence[str]], None]]] = {
     "python": Desk.python,
     "python3": Desk.python,
     "runcompss": Desk.runcompss,
+    "sbatch": lambda _, words: sbatch(words),
     "source": lambda _, words: activate(words),
     "spliter": Desk.spliter,
     "sudo": Desk.judge,

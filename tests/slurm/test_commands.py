@@ -54,6 +54,7 @@ def test_dry_run_shows_everything_and_writes_nothing(
 
 
 def test_chain_is_handed_in_in_order(chain: Path, fake_slurm: FakeSlurm) -> None:
+    assert fake_slurm.calls("sbatch") == []
     assert submitted(chain) == ["100", "101", "102"]
     after = [call[1:-1] for call in fake_slurm.calls("sbatch")]
     assert after == [[], ["--dependency=afterany:100"], ["--dependency=afterany:101"]]
