@@ -170,16 +170,16 @@ def record_of(run: PlannedRun, seconds: float) -> Record:
     shared = {entry.name for entry in fields(Record)} & {entry.name for entry in fields(PlannedRun)}
     entries: dict[str, Any] = {
         **{name: getattr(run, name) for name in shared},
-        **dict.fromkeys(
-            ("plan_digest", "started_at", "host", "system", "processor", "command"), ""
-        ),
-        **dict.fromkeys(("position", "host_cores", "host_memory", "init_seconds"), 0),
+        **dict.fromkeys(("plan_digest", "host", "system", "processor", "command"), ""),
+        **dict.fromkeys(("position", "host_memory", "init_seconds"), 0),
         **dict.fromkeys(("split_seconds", "rechunk_seconds", "tasks", "bytes_moved")),
         **dict.fromkeys(("seconds", "iterate_seconds"), seconds),
     }
     return Record(
         **entries,
         run_id=run.id,
+        started_at="2026-01-01T00:00:00+00:00",
+        host_cores=1,
         blocks_per_core=run.blocks_per_core,
         peak_memory_bytes=None,
         versions={},
