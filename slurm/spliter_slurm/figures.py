@@ -78,7 +78,11 @@ def render_figure(figure: str, site: Site) -> str:
         "stem": stem,
         "file": f"slurm/scripts/{site.name}/{stem}.sbatch",
         "batch_options": batch_options(whole, site, **options),
-        "job": {"has_services": has_services, "shape": {"engine": largest.engine, **SHAPE}},
+        "job": {
+            "shape": {"engine": largest.engine, **SHAPE},
+            "has_services": has_services,
+            "by_mpi": False,  # as it starts clusters on some of the allocation's nodes
+        },
         "worker_memory": f'"$(({memory} / workers_per_node))"',
         "words": _words(figure, largest.engine),
         "sizes": {

@@ -165,6 +165,7 @@ def _common(job: Job, site: Site, folder: Path) -> dict[str, Any]:
             "shape": shape,
             "folder": str(folder / "jobs" / job.name),
             "has_services": shape.engine in ADDRESSES,
+            "by_mpi": site.launcher == "mpi" and shape.engine == "dask",
             "stands": [
                 {
                     "name": stand.name,

@@ -71,6 +71,8 @@ class Site(BaseModel):
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = {}
     prolog: tuple[str, ...] = ()
     epilog: tuple[str, ...] = ()
+    launcher: Literal["srun", "mpi"] = "srun"
+    mpi_command: Annotated[tuple[str, ...], Field(min_length=1)] = ("mpiexec",)
     scratch: Annotated[str, Field(pattern=SCRATCH)] = "${TMPDIR:-/tmp}"
     compss_options: tuple[str, ...] = ()
     compss_modules: tuple[str, ...] = ()

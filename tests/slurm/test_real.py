@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from spliter_experiments.harness.records import ResultsFolder
+from spliter_slurm.site import SITES
 from tests.conftest import SOURCE_ROOTS
 from tests.slurm.cluster import VirtualSlurm, wait_until
 from tests.slurm.commands import (
@@ -123,6 +124,35 @@ def test_job_after_one_that_slurm_has_forgotten_is_cancelled_and_ends_its_servic
     assert any("dask worker" in line for line in cluster.leftovers())
     cluster.call("scancel", job)
     wait_until(is_empty(cluster))
+    wait_until(lambda: cluster.leftovers() == [], 30)
+
+
+MPI = {"mpiexec": '["mpiexec"]', "srun": '["srun", "--mpi=pmi2", "--overcommit"]'}
+
+
+@pytest.mark.parametrize("launcher", MPI)
+def test_mpi_starts_the_cluster_of_a_job(
+    launcher: str,
+    cluster: VirtualSlurm,
+    tmp_path: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("dask_mpi")
+    # MPICH's mpiexec is installed next to the interpreter.
+    path = os.pathsep.join([str(Path(sys.executable).parent), cluster.environment["PATH"]])
+    monkeypatch.setenv("PATH", path)
+    site = tmp_path / "mpi.toml"
+    profile = (SITES / "local.toml").read_text(encoding="utf-8")
+    site.write_text(f'{profile}\nlauncher = "mpi"\nmpi_command = {MPI[launcher]}\n')
+    slurm(scenario_file(tmp_path), "--site", site, *LAPTOP[2:], "--nodes", "2",
+          *("--output", folder, "--submit"))  # fmt: skip
+    wait_until(is_empty(cluster))
+    results = ResultsFolder(folder / "results")
+    assert len(results.done()) == 4, logs(folder)
+    assert {record.workers for record in results.records()} == {2}
+    (log,) = folder.glob("jobs/*/logs/cluster-*.log")
+    assert {"dask_mpi-1", "dask_mpi-2"} <= set(log.read_text().split())  # named by their ranks
     wait_until(lambda: cluster.leftovers() == [], 30)
 
 

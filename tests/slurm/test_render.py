@@ -67,6 +67,7 @@ CASES: dict[str, tuple[str, Mapping[str, object], str, float]] = {
     "marenostrum5-compss": ("marenostrum5", WITH_ALL, "compss", 3600),
     "marenostrum5-process": ("marenostrum5", {}, "process", 3600),
     "generic-dask": ("generic", {}, "dask", 3600),
+    "generic-mpi": ("generic", {"launcher": "mpi"}, "dask", 3600),
     "local-dask": ("local", {"cores_per_socket": 48}, "dask", 3600),
 }
 
