@@ -6,6 +6,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "standin: runs on the stand-in for PyCOMPSs only")
 
 
-@pytest.fixture(scope="session")
-def nodes() -> Iterator[Any]:
+@contextmanager
+def started_nodes() -> Iterator[Any]:
     """Start the stand-in's cluster; it is left in sequential mode."""
     from pycompss import cluster
     from pycompss.util.context import CONTEXT
@@ -45,8 +46,8 @@ def nodes() -> Iterator[Any]:
         CONTEXT.where, cluster.RUNNING = "MASTER", started
 
 
-@pytest.fixture
-def runtime(nodes: Any) -> Iterator[Any]:
+@contextmanager
+def running(nodes: Any) -> Iterator[Any]:
     """Have a runtime: calls give futures, and tasks of a node's partitions are pinned to it."""
     from pycompss import cluster
     from pycompss.util.context import CONTEXT
@@ -58,3 +59,17 @@ def runtime(nodes: Any) -> Iterator[Any]:
     yield nodes
     CONTEXT.where, cluster.RUNNING = "OUT_OF_SCOPE", None
     configure(pins=before.pins, computing_units=before.computing_units)
+
+
+@pytest.fixture(scope="session")
+def nodes() -> Iterator[Any]:
+    """Nodes of all tests of a session."""
+    with started_nodes() as started:
+        yield started
+
+
+@pytest.fixture
+def runtime(nodes: Any) -> Iterator[Any]:
+    """Have a runtime while a test runs."""
+    with running(nodes) as started:
+        yield started

@@ -17,7 +17,7 @@ from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.compare.floor import Floor, start_floor
 from spliter_experiments.harness.errors import ClusterError, InputError
 from tests.compss_backend.conftest import NODES
-from tests.experiments.call_ways import APPS, NBLOCKS, check_ways, few_ways, pose
+from tests.experiments.call_ways import APPS, NBLOCKS, PAIRS, check_ways, few_ways, pose
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("compss"), pytest.mark.standin]
 
@@ -30,6 +30,13 @@ NOWHERE = ClusterChoice(None, workers=1, threads=1)
 def engine(runtime: Any) -> Iterator[Any]:
     with ENGINE.connect(NOWHERE) as connected:
         yield connected
+
+
+def test_nothing_of_pairs_is_kept(engine: CompssEngine, runtime: Any) -> None:
+    with pose(ENGINE, "knn-blocks", engine, {}) as posed:
+        before = runtime.tracked()
+        posed.answer("per-block")
+        assert runtime.tracked() == before
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +58,10 @@ def test_answers_and_tasks(name: str, engine: CompssEngine, processes: dict[str,
                 assert posed.app.same(posed.answer(way), wanted), way
         per_block = posed.tasks("per-block")
         assert posed.tasks("spliter") < per_block
-        assert per_block % NBLOCKS == 0
+        if name == "knn-blocks":
+            assert per_block == PAIRS
+        else:
+            assert per_block % NBLOCKS == 0
         if name in PASSES:
             assert per_block == PASSES[name] * NBLOCKS
 

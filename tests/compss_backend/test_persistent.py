@@ -80,7 +80,7 @@ def read(partition: Partition, failing: Any = None) -> tuple[list[Any], int, int
     """
     from spliter_backends.compss import persistent_contents
 
-    copy, copied, found, error = persistent_contents._content, [], [], ""
+    copy, copied, found, error = persistent_contents.content_of, [], [], ""
 
     def content(value: Any) -> Any:
         copied.append(value)
@@ -89,7 +89,7 @@ def read(partition: Partition, failing: Any = None) -> tuple[list[Any], int, int
         return copy(value)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(persistent_contents, "_content", content)
+        patch.setattr(persistent_contents, "content_of", content)
         reading: Any = iter(partition)
         try:
             found.extend(reading)

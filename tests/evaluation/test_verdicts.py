@@ -79,6 +79,11 @@ def test_dataclay_is_put_beside_what_the_paper_has_of_it() -> None:
     assert (growth.here, growth.paper) == (4.5, None)
 
 
+def test_engines_that_the_paper_has_not() -> None:
+    growth, _, _ = verdicts([bar("baseline", 1, 2, "ray"), bar("baseline", 2, 9, "ray")])
+    assert (growth.here, growth.paper) == (4.5, None)
+
+
 @pytest.mark.parametrize("figure", FIGURES)
 def test_the_papers_claims_hold_on_the_papers_numbers(figure: str) -> None:
     """What is asked of a run is what the paper's own numbers pass."""

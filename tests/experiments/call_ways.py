@@ -22,6 +22,8 @@ from spliter_experiments.compare.workloads.workload import App, Site
 from tests.experiments.staging import IRIS, answer, iris_file, staged, tasks_of
 
 NBLOCKS = 20
+PAIRS = NBLOCKS + 7 * (NBLOCKS + 1)
+"""Tasks that ask the trees of all blocks 7 blocks of queries: trees, pairs and merges."""
 
 APPS: dict[str, tuple[App[Any], InputChoice]] = {
     "sum": (Sum(passes=2), InputChoice(None, None, rows=2003, dims=3, seed=8)),
@@ -37,6 +39,10 @@ APPS: dict[str, tuple[App[Any], InputChoice]] = {
     "knn": (
         Neighbors(neighbors=3, queries=50),
         # Repeated, so that there are points at one distance.
+        InputChoice(iris_file(400), IRIS, rows=0, dims=0, seed=0),
+    ),
+    "knn-blocks": (
+        Neighbors(neighbors=3, queries=50, query_blocks=7),
         InputChoice(iris_file(400), IRIS, rows=0, dims=0, seed=0),
     ),
     "schedules": (

@@ -19,6 +19,7 @@ from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.compare.workloads.knn import Neighbors, Quest
 from spliter_experiments.harness.errors import InputError, OptionError
+from tests.experiments.call_ways import PAIRS
 from tests.experiments.staging import IRIS, answer, iris_file, phases, staged_on_dask, tasks_of
 
 WAYS = ways_of(ENGINE, APPS["knn"])
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.backend("dask")
 
 NBLOCKS = 20
 APP = Neighbors(neighbors=3, queries=50)
+IN_BLOCKS = Neighbors(neighbors=3, queries=50, query_blocks=7)
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +45,22 @@ def site(client: Client, dataset: Dataset, processes: dict[str, Floor]) -> Itera
 
 
 @pytest.fixture(scope="module")
+def site_of_blocks(client: Client, processes: dict[str, Floor]) -> Iterator[DaskSite]:
+    with (
+        IN_BLOCKS.open(InputChoice(iris_file(400), IRIS, rows=0, dims=0, seed=0)) as opened,
+        staged_on_dask(client, opened, NBLOCKS, **processes) as staged,
+    ):
+        yield staged
+
+
+@pytest.fixture(scope="module")
 def quest(site: DaskSite) -> Quest:
     return APP.pose(site)
 
 
 @pytest.fixture(scope="module")
-def rest(site: DaskSite) -> Rest:
-    return site.engine.rest([site.array])
+def rest(site: DaskSite, site_of_blocks: DaskSite) -> Rest:
+    return site.engine.rest([site.array, site_of_blocks.array, site_of_blocks.queries])
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +80,7 @@ def expected(quest: Quest, dataset: Dataset) -> Floats:
 
 def test_queries_are_held_out(site: DaskSite, quest: Quest, dataset: Dataset) -> None:
     assert site.array.shape == (350, 4)
+    assert quest.points is not None
     assert quest.points.shape == (50, 4)
 
 
@@ -81,6 +93,27 @@ def test_distances_are_those_of_scikit_learn(
     assert wanted.max() > 0
     np.testing.assert_allclose(found, wanted, rtol=1e-9)
     assert APP.same(found, wanted)
+
+
+@pytest.mark.parametrize("way", Neighbors.ways)
+def test_queries_in_blocks(
+    way: str, site_of_blocks: DaskSite, quest: Quest, dataset: Dataset
+) -> None:
+    assert site_of_blocks.queries.chunks == ((8, 7, 7, 7, 7, 7, 7), (4,))
+    posed = IN_BLOCKS.pose(site_of_blocks)
+    assert posed.points is None
+    found = answer(IN_BLOCKS, WAYS, way, site_of_blocks, posed)
+    starts = [0, 8, 15, 22, 29, 36, 43]
+    wanted = np.add.reduceat(expected(quest, dataset), starts)
+    assert wanted.shape == (7, 3)
+    assert IN_BLOCKS.same(found, wanted)
+
+
+def test_tasks_of_queries_in_blocks(site_of_blocks: DaskSite) -> None:
+    posed = IN_BLOCKS.pose(site_of_blocks)
+    assert tasks_of(WAYS, "per-block", site_of_blocks, posed) == PAIRS
+    # Eight for each of two workers, and the blocks of the distances.
+    assert tasks_of(WAYS, "spliter", site_of_blocks, posed) == 2 * 8 + 7
 
 
 def test_number_of_tasks_per_block(site: DaskSite, quest: Quest) -> None:
@@ -120,3 +153,8 @@ def test_more_neighbours_than_points(dataset: Dataset) -> None:
 def test_options_that_cannot_be_used(neighbors: int, queries: int) -> None:
     with pytest.raises(OptionError, match="--neighbors and --queries must be at least 1"):
         Neighbors(neighbors, queries)
+
+
+def test_more_blocks_than_queries() -> None:
+    with pytest.raises(OptionError, match=r"--query-blocks must be 0 to 50.* got 51"):
+        Neighbors(3, 50, query_blocks=51)

@@ -80,11 +80,11 @@ class PersistentContents(Sequence[Any]):
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
         if not self._persistent.ids:
-            return _content(self._given[index])
-        return _content(_object(self._persistent.ids[index], self._persistent.service))
+            return content_of(self._given[index])
+        return content_of(object_of(self._persistent.ids[index], self._persistent.service))
 
 
-def _content(value: Any) -> Any:
+def content_of(value: Any) -> Any:
     """Return what partitions yield for a persistent object."""
     for name in ("spliter_copy", "spliter_block"):
         own = getattr(value, name, None)
@@ -93,7 +93,8 @@ def _content(value: Any) -> Any:
     return value
 
 
-def _object(object_id: Any, service: tuple[str, int]) -> Any:
+def object_of(object_id: uuid.UUID, service: tuple[str, int]) -> Any:
+    """Return a reference to a persistent object by its id."""
     from dataclay import DataClayObject
 
     connect(service)

@@ -126,13 +126,17 @@ def knn(
     queries: Annotated[
         int, typer.Option(help="Queries: generated on top of the points, or rows held out.")
     ] = 20_000,
+    query_blocks: Annotated[
+        int, typer.Option(help="Blocks of queries at the workers; 0: the program sends them.")
+    ] = 0,
     ways: Annotated[str | None, ways_option("knn")] = None,
 ) -> None:
     """Find the same neighbours every way, in interleaved rounds, and show what each took."""
     from spliter_experiments.compare.workloads.knn import Neighbors
 
     with errors_reported():
-        _compare(Neighbors(neighbors, queries), common, common.choices(rows, dims), ways)
+        app = Neighbors(neighbors, queries, query_blocks)
+        _compare(app, common, common.choices(rows, dims), ways)
 
 
 @compare.command()

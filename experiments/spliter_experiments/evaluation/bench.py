@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from spliter import split
 from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.engines.engine import ClusterChoice, Engine
@@ -22,7 +21,7 @@ from spliter_experiments.compare.workloads.csvm import CascadeSvm
 from spliter_experiments.compare.workloads.histogram import Histogram
 from spliter_experiments.compare.workloads.kmeans import KMeans
 from spliter_experiments.compare.workloads.knn import Neighbors
-from spliter_experiments.compare.workloads.workload import App, loaded
+from spliter_experiments.compare.workloads.workload import App, Site, loaded
 from spliter_experiments.evaluation.plan import PlannedRun
 from spliter_experiments.evaluation.schema import (
     CascadeParameters,
@@ -69,7 +68,7 @@ def on_cluster(
         data = stack.enter_context(loaded(engine, dataset, row_chunks))
         problem, ways = app.pose(data.site), ways_of(kind, type(app)).run
         apart = {"init": data.init_seconds}
-        splitting = _split_seconds(data.collections)
+        splitting = _split_seconds(data.site)
         held = held_by_children() if address is None else _held_elsewhere(engine)
         bench = Bench(Judge(app.same), meter.reading, data.resting.wait, held)
 
@@ -115,15 +114,15 @@ def app_of(scenario: Scenario, run: PlannedRun) -> App[Any]:
         return KMeans(asked.clusters, asked.iterations, run.seed)
     if isinstance(asked, CascadeParameters):
         return CascadeSvm(None, asked.iterations, 0.0)
-    return Neighbors(asked.neighbors, run.queries)
+    return Neighbors(asked.neighbors, run.queries, run.query_blocks)
 
 
-def _split_seconds(collections: Sequence[Any]) -> float:
+def _split_seconds(site: Site[Engine]) -> float:
     """Return the median time of a split; the runs do not report the time of theirs."""
     taken = []
     for _ in range(SPLITS):
         start = time.perf_counter()
-        with split(*collections):
+        with site.split(*site.aligned):
             taken.append(time.perf_counter() - start)
     return statistics.median(taken)
 

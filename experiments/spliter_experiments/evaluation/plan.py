@@ -61,10 +61,11 @@ START_SECONDS: Mapping[SizeName, float] = {"full": 20.0, "laptop": 6.0}
 class PlannedRun:
     """A run of a plan; `RECORDED` are columns of its record.
 
-    Workers, blocks, rows and queries are those on all nodes. The id is the same in every plan of
-    the scenario. The estimate of the seconds is from recorded runs, else from the paper, else from
-    the scenario, with a share of the time to start the cluster and load the data; that of the
-    memory is per node. `repetitions` is None unless their number differs from the scenario's.
+    Workers, blocks, rows, queries and their blocks are those on all nodes. The id is the same in
+    every plan of the scenario. The estimate of the seconds is from recorded runs, else from the
+    paper, else from the scenario, with a share of the time to start the cluster and load the data;
+    that of the memory is per node. `repetitions` is None unless their number differs from the
+    scenario's.
     """
 
     id: str
@@ -82,6 +83,7 @@ class PlannedRun:
     blocks_per_node: int
     rows: int
     queries: int
+    query_blocks: int
     repetition: int
     seed: int
     x: float
@@ -308,6 +310,7 @@ def _run(
         blocks_per_node=blocks_per_node,
         rows=nodes * rows,
         queries=nodes * (asked.queries_per_node or 0),
+        query_blocks=nodes * (asked.query_blocks_per_node or 0),
         repetition=repetition,
         seed=scenario.seed,
         x=float(x),
@@ -323,7 +326,8 @@ def _run(
 
 
 def _memory(scenario: Scenario, size: Size, configuration: Configuration, rows: int) -> int:
-    data = rows * scenario.parameters.dims * FLOAT_BYTES
+    points = rows + (size.queries_per_node or 0)
+    data = points * scenario.parameters.dims * FLOAT_BYTES
     return round(data * COPIES.get(configuration, 1.5)) + size.workers_per_node * WORKER_BYTES
 
 

@@ -118,8 +118,9 @@ class Size(Model):
         Numbers of blocks; give one of the two.
     rows_per_block, rows_per_node : int
         Number of points; give one of the two.
-    queries_per_node : int
-        Number of query points; nearest neighbours only.
+    queries_per_node, query_blocks_per_node : int
+        Number of query points, and of the blocks that they are distributed in; nearest neighbours
+        only, and no blocks for kernels.
     repetitions : int
         Runs of every configuration, warm-up not counted.
     visits : int
@@ -139,6 +140,7 @@ class Size(Model):
     rows_per_block: PositiveInt | None = None
     rows_per_node: PositiveInt | None = None
     queries_per_node: PositiveInt | None = None
+    query_blocks_per_node: PositiveInt | None = None
     repetitions: PositiveInt = 5
     visits: PositiveInt = 1
     seconds_per_run: PositiveFloat
@@ -275,6 +277,17 @@ class Scenario(Model):
             if (self.parameters.app == "knn") != (size.queries_per_node is not None):
                 raise ValueError(
                     f"sizes.{name}: queries_per_node goes with the app knn, and with no other"
+                )
+            on_cluster = self.parameters.app == "knn" and self.kind != "kernel"
+            if on_cluster != (size.query_blocks_per_node is not None):
+                raise ValueError(
+                    f"sizes.{name}: query_blocks_per_node goes with the app knn on a cluster, and "
+                    "with nothing else"
+                )
+            if (size.query_blocks_per_node or 0) > (size.queries_per_node or 0):
+                raise ValueError(
+                    f"sizes.{name}: {size.queries_per_node} queries per node are not "
+                    f"{size.query_blocks_per_node} blocks"
                 )
         return self
 

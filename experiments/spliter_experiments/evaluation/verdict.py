@@ -15,8 +15,12 @@ Series: TypeAlias = Mapping[str, Mapping[float, float]]
 PAPER_NAMES = {"dask": "Dask", "compss": "COMPSs with dataClay", "process": "one process"}
 """Display names of the paper's series."""
 
-PAPER_SERIES = {"dask": "dask", "dataclay": "compss", "compss": "compss", "process": "process"}
-"""Paper's series to compare each engine with; the paper ran dataClay under COMPSs."""
+PAPER_SERIES = {
+    "dask": "dask",
+    **dict.fromkeys(("compss+dataclay", "compss", "dataclay"), "compss"),
+    "process": "process",
+}
+"""Paper's series to compare each engine with, if any; the paper ran COMPSs over dataClay."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ def findings(scenario: Scenario, bars: Sequence[Summary]) -> list[Finding]:
             engine,
             claim,
             here=_measure(claim, measured(bars, engine)),
-            paper=_measure(claim, published(scenario.paper, PAPER_SERIES[engine])),
+            paper=_measure(claim, published(scenario.paper, PAPER_SERIES.get(engine))),
         )
         for engine in engines
         for claim in scenario.claims
@@ -82,9 +86,9 @@ def measured(bars: Sequence[Summary], engine: str) -> Series:
     return found
 
 
-def published(paper: Paper, series: str) -> Series:
-    """Return one of the paper's series."""
-    found = getattr(paper, series)
+def published(paper: Paper, series: str | None) -> Series:
+    """Return one of the paper's series; empty if there is none."""
+    found = {} if series is None else getattr(paper, series)
     return {name: dict(zip(paper.x, seconds, strict=True)) for name, seconds in found.items()}
 
 

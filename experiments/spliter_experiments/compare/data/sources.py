@@ -214,7 +214,8 @@ class RowNumbers:
 class Dataset:
     """Points and, if the app needs them, labels and held-out rows.
 
-    `like` is an empty block of the points, if these are not rows of floats.
+    `like` is an empty block of the points, if these are not rows of floats. If there are
+    `query_chunks`, held-out rows are loaded as queries, in blocks of so many rows.
     """
 
     points: Points
@@ -222,3 +223,4 @@ class Dataset:
     held_out: Points | None = None
     held_out_labels: Labels | None = None
     like: npt.NDArray[Any] | None = None
+    query_chunks: tuple[int, ...] = ()

@@ -32,6 +32,7 @@ from spliter_experiments.compare.engines.compss_calls import (
     NO_NUMBER,
     call_on_block,
     call_on_blocks,
+    call_on_list,
     name_of,
     results_of,
 )
@@ -46,6 +47,7 @@ from spliter_experiments.compare.engines.compss_watch import (
 from spliter_experiments.compare.engines.engine import (
     WAIT_SECONDS,
     ClusterChoice,
+    Pairing,
     ResultsHere,
     check_versions,
     chunks_of,
@@ -136,11 +138,93 @@ class TaskMeter:
 
 
 @dataclass(frozen=True)
-class CompssEngine(ResultsHere):
-    """Nodes of a COMPSs application; implements :class:`.engine.Engine`."""
+class CompssTasks(ResultsHere):
+    """Base of engines whose tasks are those of a COMPSs application.
+
+    Parameters
+    ----------
+    progress : Progress
+        Reports to the process that launched the application.
+    counter : TaskMeter
+        Counts tasks.
+    """
 
     progress: Progress
     counter: TaskMeter = field(default_factory=TaskMeter)
+
+    def arguments_of(self, collection: Any) -> Sequence[Any]:
+        """Return what tasks get for the blocks of a collection."""
+        return list(collection)
+
+    def call_blocks(
+        self,
+        blocks: Any,
+        kernel: Callable[..., Any],
+        aligned: Any = None,
+        starts: Sequence[int] | None = None,
+        **shared: Any,
+    ) -> list[Any]:
+        """Run a PyCOMPSs task for every block and return the results."""
+        return results_of(self._start(blocks, kernel, aligned, starts, shared), shared)
+
+    def call_pairs(
+        self,
+        blocks: Any,
+        others: Any,
+        pairing: Pairing,
+        starts: Sequence[int],
+        **shared: Any,
+    ) -> list[Any]:
+        """Run a PyCOMPSs task for every block, every pair and every other block."""
+        unshared: dict[str, Any] = {}
+        made = self._start(blocks, pairing.make, None, starts, unshared)
+        ask, merge = name_of(pairing.ask), name_of(pairing.merge)
+        merged = []
+        for other in self.arguments_of(others):
+            found = [call_on_blocks(ask, one, other, NO_NUMBER, shared) for one in made]
+            merged.append(call_on_list(merge, found, shared))
+            self.counter.own += len(found) + 1
+            compss_delete_object(*found)  # as soon as they are merged
+        try:
+            return results_of(merged, shared)
+        finally:
+            compss_delete_object(*made, unshared)
+
+    def _start(
+        self,
+        blocks: Any,
+        kernel: Callable[..., Any],
+        aligned: Any,
+        starts: Sequence[int] | None,
+        shared: dict[str, Any],
+    ) -> list[Any]:
+        """Start a task for every block and return the futures."""
+        given = self.arguments_of(blocks)
+        self.progress.tell(WAIT_SECONDS, f"{len(given)} tasks")
+        name, numbers = name_of(kernel), starts or [NO_NUMBER] * len(given)
+        self.counter.own += len(given)
+        if aligned is None:
+            return [
+                call_on_block(name, block, number, shared)
+                for block, number in zip(given, numbers, strict=True)
+            ]
+        return [
+            call_on_blocks(name, block, other, number, shared)
+            for block, other, number in zip(given, self.arguments_of(aligned), numbers, strict=True)
+        ]
+
+    def rest(self, collections: Sequence[Any] = ()) -> CompssRest:
+        """Return the state without tasks; COMPSs does not move blocks by itself."""
+        return CompssRest(self.progress)
+
+    def meter(self) -> AbstractContextManager[TaskMeter]:
+        """Return the task counter."""
+        return nullcontext(self.counter)
+
+
+@dataclass(frozen=True)
+class CompssEngine(CompssTasks):
+    """Nodes of a COMPSs application; implements :class:`.engine.Engine`."""
 
     @contextmanager
     def persisted(
@@ -166,38 +250,6 @@ class CompssEngine(ResultsHere):
         finally:
             for block in blocks:
                 compss_delete_object(block)
-
-    def call_blocks(
-        self,
-        blocks: CompssCollection,
-        kernel: Callable[..., Any],
-        aligned: CompssCollection | None = None,
-        starts: Sequence[int] | None = None,
-        **shared: Any,
-    ) -> list[Any]:
-        """Run a PyCOMPSs task for every block and return the results."""
-        self.progress.tell(WAIT_SECONDS, f"{len(blocks)} tasks")
-        name, numbers = name_of(kernel), starts or [NO_NUMBER] * len(blocks)
-        if aligned is None:
-            futures = [
-                call_on_block(name, block, number, shared)
-                for block, number in zip(blocks, numbers, strict=True)
-            ]
-        else:
-            futures = [
-                call_on_blocks(name, block, other, number, shared)
-                for block, other, number in zip(blocks, aligned, numbers, strict=True)
-            ]
-        self.counter.own += len(futures)
-        return results_of(futures, shared)
-
-    def rest(self, collections: Sequence[CompssCollection] = ()) -> CompssRest:
-        """Return the state without tasks; COMPSs does not move blocks by itself."""
-        return CompssRest(self.progress)
-
-    def meter(self) -> AbstractContextManager[TaskMeter]:
-        """Return the task counter."""
-        return nullcontext(self.counter)
 
 
 def read_rows(source: Rows, start: int, stop: int) -> Any:

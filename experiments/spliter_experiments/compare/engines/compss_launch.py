@@ -1,11 +1,13 @@
 """Run the command inside COMPSs, by starting ``runcompss`` with the command as the application.
 
-``runcompss`` makes the COMPSs runtime a part of the program's process. A command with ``--backend
-compss`` outside of it therefore starts ``runcompss`` and returns its exit status.
+``runcompss`` makes the COMPSs runtime a part of the program's process. Outside of it, a command
+with ``--backend compss`` or ``compss+dataclay`` therefore starts ``runcompss`` and returns its exit
+status.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -14,8 +16,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -90,7 +92,7 @@ def launch(choice: ClusterChoice, arguments: Sequence[str]) -> int:
     runcompss = shutil.which("runcompss")
     if runcompss is None:
         raise ClusterError(
-            "--backend compss needs COMPSs: there is no runcompss on PATH; load your site's "
+            "this backend needs COMPSs: there is no runcompss on PATH; load your site's "
             "COMPSs module, or install COMPSs (spliter doctor says what is missing)"
         )
     for attempt in range(1, STARTS + 1):
@@ -204,21 +206,28 @@ def _kill_leftover_workers(folder: Path) -> None:
     psutil.wait_procs(left, timeout=END_SECONDS)
 
 
-@contextmanager
-def connect(choice: ClusterChoice) -> Iterator[Engine]:
-    """Connect to the COMPSs application whose main program is this process."""
-    try:
-        from spliter_experiments.compare.engines import compss_engine
-    except ImportError as error:
-        raise ClusterError(f"--backend compss cannot be used here: {error}") from error
-    with compss_engine.connect(choice) as engine:
-        yield engine
+def connect_inside(module: str) -> Callable[[ClusterChoice], AbstractContextManager[Engine]]:
+    """Return the function that connects to the COMPSs application of this process.
+
+    `module` has a function ``connect``, and imports PyCOMPSs.
+    """
+
+    @contextmanager
+    def connect(choice: ClusterChoice) -> Iterator[Engine]:
+        try:
+            engine = importlib.import_module(module)
+        except ImportError as error:
+            raise ClusterError(f"COMPSs cannot be used here: {error}") from error
+        with engine.connect(choice) as connected:
+            yield connected
+
+    return connect
 
 
 ENGINE = EngineKind(
     name="compss",
     placements=frozenset({Placement.EVEN, Placement.COMPSS}),
-    connect=connect,
+    connect=connect_inside("spliter_experiments.compare.engines.compss_engine"),
     launcher=launcher,
     node_is_worker=True,
 )

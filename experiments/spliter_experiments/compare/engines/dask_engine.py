@@ -25,6 +25,7 @@ from spliter_experiments.compare.engines.engine import (
     WAIT_SECONDS,
     ClusterChoice,
     EngineKind,
+    Pairing,
     chunks_of,
 )
 from spliter_experiments.compare.engines.placement import Placement, seats
@@ -124,6 +125,10 @@ class DaskEngine:
         """Number of workers."""
         return len(self.client.nthreads())
 
+    @property
+    def split_backend(self) -> None:
+        """None: the collections' own backend runs the tasks."""
+
     def is_on_this_machine(self) -> bool:
         """Return whether all workers run on this host."""
         return is_on_this_machine(self.client)
@@ -152,6 +157,23 @@ class DaskEngine:
         lists += [] if aligned is None else [_futures(aligned)]
         lists += [] if starts is None else [list(starts)]
         return self.call_each(kernel, *lists, **shared)
+
+    def call_pairs(
+        self,
+        blocks: Any,
+        others: Any,
+        pairing: Pairing,
+        starts: Sequence[int],
+        **shared: Any,
+    ) -> list[Future[Any]]:
+        """Start one task per block, per pair, and per other block."""
+        made = self.call_blocks(blocks, pairing.make, starts=starts)
+        merged = []
+        for other in _futures(others):
+            # One after the other: earlier tasks go first, so that few pairs wait for their merge.
+            found = self.call_each(pairing.ask, made, [other] * len(made), **shared)
+            merged += self.call_each(pairing.merge, [found], **shared)
+        return merged
 
     def call_each(
         self, function: Callable[..., Any], *lists: Any, **shared: Any

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +31,7 @@ from spliter_experiments.compare.engines.engine import (
     ClusterChoice,
     EngineKind,
     KeptResults,
+    Pairing,
     ResultsHere,
     chunks_of,
     read_errors_named,
@@ -74,10 +77,9 @@ class DataClayEngine(ResultsHere):
         ]
         with read_errors_named(source):
             objects = tuple(result_of(future) for future in loading)
-        ids = tuple(block._dc_meta.id for block in objects)
         row_nbytes = like.itemsize * int(np.prod(like.shape[1:]))
         nbytes = np.asarray(row_chunks, dtype=np.int64) * row_nbytes
-        array = LoadedArray(ids, chunks_of(row_chunks, like), like.dtype, nbytes, objects)
+        array = LoadedArray(_ids(objects), chunks_of(row_chunks, like), like.dtype, nbytes, objects)
         try:
             yield array
         finally:
@@ -96,21 +98,67 @@ class DataClayEngine(ResultsHere):
         Calls are made from dataClay's own event loop, which is somewhat faster than a thread per
         call.
         """
-        runtime = self.executor.session.runtime
         none: list[tuple[Any, ...]] = [()] * blocks.nblocks
         numbers = none if starts is None else [(start,) for start in starts]
         others = none if aligned is None else [(it,) for it in aligned.objects]
-
-        async def call_all() -> list[Any]:
-            calls = [
-                runtime.call_remote_method(block, "apply", (kernel, other, number, shared), {})
+        return self._call_all(
+            [
+                (block, "apply", kernel, other, number, shared)
                 for block, other, number in zip(blocks.objects, others, numbers, strict=True)
             ]
-            return list(await asyncio.gather(*calls))
+        )
+
+    def _call_all(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Make calls ``(object, method, *arguments)`` in parallel."""
+        runtime = self.executor.session.runtime
+
+        async def call_all() -> list[Any]:
+            pending = [
+                runtime.call_remote_method(block, method, arguments, {})
+                for block, method, *arguments in calls
+            ]
+            return list(await asyncio.gather(*pending))
 
         calling = asyncio.run_coroutine_threadsafe(call_all(), get_dc_event_loop())
         found: list[Any] = result_of(calling)
         return found
+
+    def call_pairs(
+        self,
+        blocks: LoadedArray,
+        others: LoadedArray,
+        pairing: Pairing,
+        starts: Sequence[int],
+        **shared: Any,
+    ) -> list[Any]:
+        """Keep what is made of a block in an object at its backend, and call it with each other.
+
+        Each of the other blocks passes through this process: objects that call other backends may
+        deadlock. There are copies of as many at a time as tasks can run.
+        """
+        made = self._call_all(
+            [
+                (block, "derive", pairing.make, start)
+                for block, start in zip(blocks.objects, starts, strict=True)
+            ]
+        )
+        try:
+            merged = []
+            for at in range(0, others.nblocks, self.cores):
+                some = others.objects[at : at + self.cores]
+                copies = self._call_all([(it, "apply", np.asarray, (), (), {}) for it in some])
+                pairs = itertools.product(copies, made)
+                found = self._call_all(
+                    [(one, "apply", pairing.ask, (), (copy,), shared) for copy, one in pairs]
+                )
+                merged += [
+                    pairing.merge(found[first : first + len(made)], **shared)
+                    for first in range(0, len(found), len(made))
+                ]
+            return merged
+        finally:
+            unknown = np.zeros(len(made), dtype=np.int64)
+            DataClayArray(_ids(made), ((-1,) * len(made),), None, unknown).delete()
 
     def rest(self, collections: Sequence[LoadedArray] = ()) -> KeptResults:
         """Return the current state: the number of kept results."""
@@ -119,6 +167,10 @@ class DataClayEngine(ResultsHere):
     def meter(self) -> CallMeter:
         """Return a counter of calls, and of bytes between this process and the backends."""
         return CallMeter(self.executor)
+
+
+def _ids(objects: Sequence[ArrayBlock]) -> tuple[uuid.UUID, ...]:
+    return tuple(block._dc_meta.id for block in objects)
 
 
 def make_block(source: Rows, start: int, stop: int) -> ArrayBlock:

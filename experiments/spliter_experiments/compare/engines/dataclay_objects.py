@@ -27,6 +27,17 @@ class ArrayBlock(DataClayObject):  # type: ignore[misc]
         """Return the block that partitions yield, at its backend: the rows, not a copy."""
         return vars(self)["_dc_property_content"]
 
+    def spliter_copy(self) -> Any:
+        """Return the block in a process that is no backend: a copy."""
+        return self.content
+
+    @activemethod  # type: ignore[untyped-decorator]
+    def derive(self, kernel: Callable[..., Any], start: int) -> ArrayBlock:
+        """Return a new object at this backend that keeps ``kernel(rows, start)``."""
+        made = ArrayBlock(kernel(self.spliter_block(), start))
+        made.make_persistent()
+        return made
+
     @activemethod  # type: ignore[untyped-decorator]
     def apply(
         self,

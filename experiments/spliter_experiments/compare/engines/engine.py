@@ -63,6 +63,25 @@ class Resting(Protocol):
         """Wait until the cluster is in this state again; raise a `ClusterError` after a minute."""
 
 
+@dataclass(frozen=True)
+class Pairing:
+    """Functions that are called on pairs of blocks; workers import them by name.
+
+    Parameters
+    ----------
+    make : callable
+        Makes something of a block: ``make(block, index of its first row)``.
+    ask : callable
+        Called with something made and another block: ``ask(made, other, **shared)``.
+    merge : callable
+        Merges the results of one of the other blocks: ``merge(list of results, **shared)``.
+    """
+
+    make: Callable[..., Any]
+    ask: Callable[..., Any]
+    merge: Callable[..., Any]
+
+
 class Engine(Protocol):
     """A cluster, connected while a comparison runs."""
 
@@ -73,6 +92,10 @@ class Engine(Protocol):
     @property
     def workers(self) -> int:
         """Number of processes that run tasks."""
+
+    @property
+    def split_backend(self) -> str | None:
+        """Backend to request for a Split of this engine's collections; None for their own."""
 
     def is_on_this_machine(self) -> bool:
         """Return whether all workers run on this host, so that local processes are comparable."""
@@ -122,6 +145,24 @@ class Engine(Protocol):
             The result of each block, or a future of it.
         """
 
+    def call_pairs(
+        self,
+        blocks: Any,
+        others: Any,
+        pairing: Pairing,
+        starts: Sequence[int],
+        **shared: Any,
+    ) -> list[Any]:
+        """Call a function on all pairs of what is made of one block and another block.
+
+        Nothing made of a block leaves the engine.
+
+        Returns
+        -------
+        list
+            For each of the other blocks, the merged result of its pairs, or a future of it.
+        """
+
     def call_each(self, function: Callable[..., Any], *lists: Any, **shared: Any) -> list[Any]:
         """Call a function on results of calls: in tasks if these are futures, else here."""
 
@@ -152,6 +193,11 @@ class ResultsHere:
 
     capacities: Mapping[Location, int]
     on_this_machine: bool
+
+    @property
+    def split_backend(self) -> str | None:
+        """None: the collections' own backend runs the tasks."""
+        return None
 
     @property
     def cores(self) -> int:

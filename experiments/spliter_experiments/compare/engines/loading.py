@@ -11,6 +11,7 @@ MODULES = {
     "dask": "spliter_experiments.compare.engines.dask_engine",
     "dataclay": "spliter_experiments.compare.engines.dataclay_engine",
     "compss": "spliter_experiments.compare.engines.compss_launch",
+    "compss+dataclay": "spliter_experiments.compare.engines.compss_dataclay_launch",
     "ray": "spliter_experiments.compare.engines.ray_engine",
 }
 """Modules that define their engine as ``ENGINE``."""
@@ -29,8 +30,9 @@ def load_engine(name: str) -> EngineKind:
     try:
         engine = importlib.import_module(MODULES[name]).ENGINE
     except ImportError as error:
+        extras = name.replace("+", ",")
         raise ClusterError(
-            f'--backend {name} cannot be used here: {error}; pip install "pyspliter[{name}]"'
+            f'--backend {name} cannot be used here: {error}; pip install "pyspliter[{extras}]"'
         ) from error
     assert isinstance(engine, EngineKind)
     return engine

@@ -25,6 +25,7 @@ from spliter_experiments.compare.engines.engine import (
     ClusterChoice,
     EngineKind,
     KeptResults,
+    Pairing,
     ResultsHere,
     chunks_of,
     read_errors_named,
@@ -167,6 +168,33 @@ class RayEngine(ResultsHere):
         ]
         return self.call_tasks(call, calls, blocks.seats if self.pinned else None, **given)
 
+    def call_pairs(
+        self,
+        blocks: LoadedArray,
+        others: LoadedArray,
+        pairing: Pairing,
+        starts: Sequence[int],
+        **shared: Any,
+    ) -> list[Any]:
+        """Run one task per block, per pair, and per other block."""
+        at = blocks.seats if self.pinned else [None] * blocks.nblocks
+        tasks = [
+            call if seat is None else call.options(scheduling_strategy=affinity(seat))
+            for seat in at
+        ]
+        made = [
+            one.remote(pairing.make, block, start)
+            for one, block, start in zip(tasks, blocks.blocks, starts, strict=True)
+        ]
+        merged = []
+        for other in others.blocks:
+            found = [
+                one.remote(pairing.ask, tree, other, **shared)
+                for one, tree in zip(tasks, made, strict=True)
+            ]
+            merged.append(call_on_all.remote(pairing.merge, *found, **shared))
+        return results(merged)
+
     def rest(self, collections: Sequence[LoadedArray] = ()) -> KeptResults:
         """Return the current state; datasets of the collections may be created later."""
         return KeptResults.now(
@@ -208,6 +236,12 @@ def touched(block: Any) -> int:
 def call(kernel: Callable[..., Any], *arguments: Any, **shared: Any) -> Any:
     """Call a function on a block."""
     return kernel(*arguments, **shared)
+
+
+@ray.remote  # type: ignore[untyped-decorator]
+def call_on_all(kernel: Callable[..., Any], *arguments: Any, **shared: Any) -> Any:
+    """Call a function on a list; Ray fetches arguments, but not the elements of a list."""
+    return kernel(list(arguments), **shared)
 
 
 @contextmanager

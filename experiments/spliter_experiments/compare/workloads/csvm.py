@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -78,8 +78,8 @@ class Classifier:
         return dual_objective(self.model, self.model.support_vectors_)
 
 
-def by_spliter(site: Site[Engine], trial: Trial, materialize: Any) -> Answer:
-    """Train SplIter's estimator."""
+def by_spliter(site: Site[Engine], trial: Trial) -> Answer:
+    """Train SplIter's estimator, on materialized partitions, as it does by default."""
     training, svc = trial.training, trial.training.svc
     cascade = CascadeSVM(
         svc.C,
@@ -88,13 +88,13 @@ def by_spliter(site: Site[Engine], trial: Trial, materialize: Any) -> Answer:
         cascade_arity=FEW_PARTS.arity,
         max_iter=training.iterations,
         tol=training.tol,
-        materialize=materialize,
         cascade=True,
     )
     with warnings.catch_warnings():
         # The iteration limit is intended.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        cascade.fit(site.array, site.labels)
+        with site.split(site.array, site.labels, materialize=True) as partitions:
+            cascade.fit(partitions)
     return Answer(Classifier(cascade.estimator_, trial))
 
 
@@ -139,8 +139,8 @@ def scaled_gamma(site: Site[Engine]) -> float:
 
 
 ESTIMATOR: dict[str, Callable[[Site[Engine], Trial], Answer]] = {
-    "spliter": lambda site, trial: by_spliter(site, trial, materialize="auto"),
-    "spliter-materialized": lambda site, trial: by_spliter(site, trial, materialize=True),
+    "spliter": by_spliter,
+    "spliter-materialized": by_spliter,
 }
 """Ways that are the same on every engine."""
 

@@ -32,10 +32,10 @@ from spliter_experiments.compare.workloads.kmeans import (
     assign_blocks,
     sum_blocks,
 )
-from spliter_experiments.compare.workloads.knn import Quest, build_from_block
+from spliter_experiments.compare.workloads.knn import Neighbors, Quest, build_from_block
 from spliter_experiments.compare.workloads.prefetch import ON_DASK
 from spliter_experiments.compare.workloads.sums import repeat
-from spliter_experiments.compare.workloads.workload import App, Parts, Site, Way, Ways
+from spliter_experiments.compare.workloads.workload import App, Parts, Site, Way, Ways, per_block
 from spliter_experiments.harness.runner import Answer
 
 DaskSite: TypeAlias = Site[DaskEngine]
@@ -58,7 +58,7 @@ def rechunked(app: type[App[Any]], method: str) -> Way:
             return {"rechunk": time.perf_counter() - start}
 
         sizes = cut_rows(site.array.shape[0], len(chunks))
-        parts = Parts(site.engine, chunks, labels, sizes, made)
+        parts = Parts(site.engine, chunks, labels, sizes, site.queries, made)
         return Answer(solve(app, parts, problem).value, parts.phases)
 
     return run
@@ -107,8 +107,10 @@ def neighbors_of_the_paper(site: DaskSite, quest: Quest) -> Answer:
     """Build one tree per block, split the queries likewise, and query each tree with each chunk.
 
     dislib, whose nearest neighbours the paper starts from, does the same: its queries are an array
-    in blocks as well.
+    in blocks as well. Queries in blocks are used as they are.
     """
+    if quest.points is None:
+        return per_block(Neighbors)(site, quest)
     client = site.engine.client
     trees = client.map(
         build_from_block, blocks_of(site.array), row_starts(site.row_chunks), pure=False

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spliter import Partition, reduce, split, task
+from spliter import Partition, reduce, task
 from spliter_apps.histogram.kernel import count_points
 from spliter_experiments.compare.data.datasets import InputChoice, open_points
 from spliter_experiments.compare.data.sources import Dataset, Floats
@@ -57,7 +57,7 @@ def count_partition(partition: Partition, edges: Edges) -> Counts:
 
 def by_spliter(site: Site[Engine], edges: Edges) -> Answer:
     """Run one task per partition."""
-    with split(site.array) as partitions:
+    with site.split(site.array) as partitions:
         partials = [count_partition(partition, edges) for partition in partitions]
         return Answer(result_of(reduce(operator.add, partials)))
 

@@ -58,13 +58,10 @@ class Clustering:
 def by_spliter(site: Site[Engine], start: Start, materialize: Any) -> Answer:
     """Fit SplIter's estimator."""
     model = SplitKMeans(
-        len(start.centers),
-        init=start.centers,
-        n_init=1,
-        max_iter=start.iterations,
-        tol=0,
-        materialize=materialize,
-    ).fit(site.array)
+        len(start.centers), init=start.centers, n_init=1, max_iter=start.iterations, tol=0
+    )
+    with site.split(site.array, materialize=materialize) as partitions:
+        model.fit(partitions)
     return Answer(Clustering(model.cluster_centers_, model.inertia_))
 
 

@@ -1,21 +1,28 @@
 """``spliter compare knn``: find the nearest neighbours of points held out.
 
-Each run builds the search trees and answers all queries, which come from the client. All ways but
-``sklearn`` run the kernel of :class:`spliter_apps.NearestNeighbors`: each tree answers all queries,
-and the best results are merged. A tree holds the points of a location (``spliter``), of a block or
-chunk, or of a plain process (``floor``).
+Each run builds the search trees and answers all queries. All ways but ``sklearn`` run the kernel of
+:class:`spliter_apps.NearestNeighbors`: each tree answers all queries, and the best results are
+merged. A tree holds the points of a location (``spliter``), of a block or chunk, or of a plain
+process (``floor``).
+
+Queries come from the client, in one array, or are a collection in blocks, as in the paper. Then
+each tree is a task's result that stays in the engine, and one task asks one tree the queries of a
+block (``spliter``: of a partition).
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
+from spliter import Partition, gather
 from spliter_apps.neighbors import NearestNeighbors
 from spliter_apps.neighbors.kernel import (
     Candidates,
@@ -26,9 +33,10 @@ from spliter_apps.neighbors.kernel import (
 )
 from spliter_apps.neighbors.metric import Search
 from spliter_experiments.compare.data.arranged import hold_out
+from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.datasets import InputChoice, open_points, read_held_out
 from spliter_experiments.compare.data.sources import Codes, Dataset, Floats, RowNumbers
-from spliter_experiments.compare.engines.engine import Engine
+from spliter_experiments.compare.engines.engine import Engine, Pairing
 from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.ways import SKLEARN, WAYS
 from spliter_experiments.compare.workloads.checks import check_finite
@@ -45,30 +53,65 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Quest:
-    """Query points and the number of neighbours, the same for all ways."""
+    """Query points and the number of neighbours, the same for all ways.
 
-    points: Floats
+    If the queries are a collection, `points` is None, `chunks` has the rows of its blocks, and
+    answers have a :func:`summary` of each block, shape (blocks, neighbors).
+    """
+
+    points: Floats | None
     neighbors: int
+    chunks: tuple[int, ...] = ()
+
+    def answer(self, distances: Floats) -> Answer:
+        """Return the answer that follows from the distances of all queries, in memory."""
+        if not self.chunks:
+            return Answer(distances)
+        ends = np.cumsum(self.chunks)[:-1]
+        return Answer(np.stack([summary(block) for block in np.split(distances, ends)]))
 
 
 def by_spliter(site: Site[Engine], quest: Quest) -> Answer:
     """Fit SplIter's estimator and query it."""
     model = NearestNeighbors(n_neighbors=quest.neighbors, algorithm=ALGORITHM)
-    distances, _ = model.fit(site.array).kneighbors(quest.points)
-    return Answer(distances)
+    with site.split(site.array, partitions_per_location=1) as points:
+        model.fit(points)
+        if not quest.chunks:
+            return Answer(model.kneighbors(quest.points)[0])
+        with site.split(site.queries) as queries:
+            found = model.kneighbors(queries)
+        with site.split(found[0], persist=True) as distances:
+            sums = itertools.chain.from_iterable(gather(distances.map(summaries)))
+    for collection in found:
+        if hasattr(collection, "delete"):  # dataClay keeps collections
+            collection.delete()
+    return Answer(np.stack([one for _, one in sorted(sums, key=operator.itemgetter(0))]))
+
+
+def summaries(distances: Partition) -> list[tuple[Any, Floats]]:
+    """Return the index of each block of distances, and its summary."""
+    return [(index, summary(block)) for index, block in distances.items()]
+
+
+def summary(distances: Floats) -> Floats:
+    """Return the sum of the distances of the first, second, ... neighbours of a block.
+
+    It stands for the results, which stay in the engine, when ways are compared.
+    """
+    return np.asarray(distances.sum(axis=0))
 
 
 def by_sklearn(machine: Floor, quest: Quest, threads: int) -> Answer:
     """Fit and query scikit-learn's estimator in one process."""
     (distances,) = machine.call(ask_sklearn, quest, threads)
-    return Answer(distances)
+    return quest.answer(distances)
 
 
 def on_floor(floor: Floor, quest: Quest) -> Answer:
     """Build and query a tree in every plain process; merge in this one."""
     floor.keep("tree", build_from_blocks)
     found = floor.call(nearest, quest.points, quest.neighbors, on="tree")
-    return Answer(merge_nearest(found, quest.neighbors).distances)
+    return quest.answer(merge_nearest(found, quest.neighbors).distances)
 
 
 def build_from_block(block: Floats, start: int) -> Tree:
@@ -79,6 +122,11 @@ def build_from_block(block: Floats, start: int) -> Tree:
 def ask_block(block: Floats, start: int, points: Floats, k: int) -> Candidates:
     """Build and query the tree of a block; `start` is the index of its first row."""
     return nearest(build_from_block(block, start), points, k)
+
+
+def merged_summary(found: Sequence[Candidates], k: int) -> Floats:
+    """Merge what each tree has found for a block of queries, and return the summary."""
+    return summary(merge_nearest(found, k).distances)
 
 
 def build_from_blocks(blocks: Sequence[tuple[Floats, Codes]]) -> Tree:
@@ -103,12 +151,20 @@ def ask_sklearn(blocks: Sequence[Floats], quest: Quest, threads: int) -> Floats:
     return distances
 
 
+TREES = Pairing(build_from_block, nearest, merged_summary)
+"""A tree of each block of points, asked each block of queries."""
+
+
 @dataclass(frozen=True)
 class Neighbors(App[Quest]):
-    """Comparison of nearest neighbours, with their number per query and the number of queries."""
+    """Comparison of nearest neighbours, with their number per query and the number of queries.
+
+    The queries are loaded in `query_blocks` blocks, or come from the client if that is 0.
+    """
 
     neighbors: int
     queries: int
+    query_blocks: int = 0
 
     name: ClassVar = "knn"
     ways: ClassVar = WAYS["knn"]
@@ -120,13 +176,19 @@ class Neighbors(App[Quest]):
                 f"--neighbors and --queries must be at least 1, got {self.neighbors} and "
                 f"{self.queries}"
             )
+        if not 0 <= self.query_blocks <= self.queries:
+            raise OptionError(
+                f"--query-blocks must be 0 to {self.queries}, the number of queries, got "
+                f"{self.query_blocks}"
+            )
 
     @contextmanager
     def open(self, choice: InputChoice) -> Iterator[Dataset]:
         """Open points, and hold the queries out."""
         with open_points(choice, extra=self.queries) as points:
             rest, queries = hold_out(points, self.queries)
-            yield Dataset(rest, held_out=queries)
+            chunks = cut_rows(self.queries, self.query_blocks) if self.query_blocks else ()
+            yield Dataset(rest, held_out=queries, query_chunks=chunks)
 
     def check(self, dataset: Dataset) -> None:
         """Reject more neighbours than points."""
@@ -139,17 +201,29 @@ class Neighbors(App[Quest]):
     def pose(self, site: Site[Engine]) -> Quest:
         """Return the queries and the number of neighbours."""
         check_finite(site.engine, site.dataset.points, site.array)
-        return Quest(read_held_out(site.dataset), self.neighbors)
+        chunks = site.dataset.query_chunks
+        if not chunks:
+            return Quest(read_held_out(site.dataset), self.neighbors)
+        check_finite(site.engine, site.dataset.points, site.queries)
+        return Quest(None, self.neighbors, chunks)
 
     @staticmethod
     def by_parts(parts: Parts, quest: Quest) -> Answer:
-        """Run one task per part, which builds and queries a tree; then a tree of merges."""
-        points, k = parts.engine.share(quest.points), quest.neighbors
+        """Run one task per part, which builds and queries a tree; then a tree of merges.
+
+        With queries in blocks, a task per part builds a tree, and one per tree and block asks it.
+        """
+        k = quest.neighbors
+        if quest.points is None:
+            sums = parts.call_pairs(TREES, k=k)
+            return Answer(np.stack(parts.engine.results(sums)))
+        points = parts.engine.share(quest.points)
         found = parts.call(ask_block, numbered=True, points=points, k=k)
         return Answer(parts.merge(functools.partial(merge_nearest, k=k), found).distances)
 
     def in_processes(self, way: str, site: Site[Engine], quest: Quest) -> Contender:
-        """Return the contender for scikit-learn or the floor."""
+        """Return the contender for scikit-learn or the floor, whose queries are in memory."""
+        quest = replace(quest, points=read_held_out(site.dataset))
         if way == SKLEARN:
             cores = site.engine.cores
             return site.contender_in_processes(
@@ -164,4 +238,5 @@ class Neighbors(App[Quest]):
 
     def detail(self) -> str:
         """Return the numbers of neighbours and queries."""
-        return f"{self.neighbors} neighbors of {self.queries:,} queries"
+        blocks = f" in {self.query_blocks} blocks" if self.query_blocks else ""
+        return f"{self.neighbors} neighbors of {self.queries:,} queries{blocks}"

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from spliter import Schedule, Split, reduce, split
+from spliter import Schedule, Split, reduce
 from spliter_experiments.compare.data.arranged import Shuffled
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Dataset
@@ -84,7 +84,7 @@ def scheduled(run: Callable[[Split, Work], Answer], kind: str | None) -> Way:
 
     def way(site: Site[Engine], work: Work) -> Answer:
         schedule = kind and Schedule(kind, order=work.order)  # type: ignore[arg-type]
-        with split(site.array, schedule=schedule) as partitions:
+        with site.split(site.array, schedule=schedule) as partitions:
             return run(partitions, work)
 
     return way
@@ -92,7 +92,7 @@ def scheduled(run: Callable[[Split, Work], Answer], kind: str | None) -> Way:
 
 def third_pass(site: Site[Engine], work: Work) -> Answer:
     """Run three passes over one Split with schedule AUTO; the seconds are those of the last."""
-    with split(site.array, schedule=Schedule("AUTO", order=work.order)) as partitions:  # type: ignore[arg-type]
+    with site.split(site.array, schedule=Schedule("AUTO", order=work.order)) as partitions:  # type: ignore[arg-type]
         for _ in range(3):
             start = time.perf_counter()
             answer = in_tasks(partitions, work)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spliter import Partition, Split, reduce, split, task
+from spliter import Partition, Split, reduce, task
 from spliter_experiments.compare.data.sources import Floats
 from spliter_experiments.compare.engines.engine import Engine, result_of
 from spliter_experiments.compare.floor import Floor
@@ -48,7 +48,7 @@ def by_spliter(site: Site[Engine], passes: int) -> Answer:
         partials = [add_partition(partition) for partition in partitions]
         return float(result_of(reduce(operator.add, partials)))
 
-    with split(site.array) as partitions:
+    with site.split(site.array) as partitions:
         return repeat(passes, lambda: add_all(partitions))
 
 

@@ -9,10 +9,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
+from spliter import Split, split
 from spliter_experiments.compare.data.blocks import NO_LABELS, no_points, row_starts
 from spliter_experiments.compare.data.datasets import InputChoice, open_points
 from spliter_experiments.compare.data.sources import Dataset, Rows
-from spliter_experiments.compare.engines.engine import Engine, Resting
+from spliter_experiments.compare.engines.engine import Engine, Pairing, Resting
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.ways import FLOOR
@@ -28,16 +29,27 @@ class Site(Generic[EngineT_co]):
     """Data loaded on an engine, which ways run on.
 
     The array of the points, shape (rows, columns), and the labels are collections of the engine,
-    each block of labels at the location of its points. `floor` has a plain process per core and
-    `machine` one with a thread per core, for the ways in plain processes.
+    each block of labels at the location of its points; queries are in blocks of their own. `floor`
+    has a plain process per core and `machine` one with a thread per core, for the ways in plain
+    processes.
     """
 
     engine: EngineT_co
     dataset: Dataset
     array: Any
     labels: Any = None
+    queries: Any = None
     floor: Floor | None = None
     machine: Floor | None = None
+
+    @property
+    def aligned(self) -> list[Any]:
+        """The points and, if any, their labels."""
+        return [one for one in (self.array, self.labels) if one is not None]
+
+    def split(self, *collections: Any, **options: Any) -> Split:
+        """Split collections, with tasks of this engine."""
+        return split(*collections, backend=self.engine.split_backend, **options)
 
     @property
     def row_chunks(self) -> tuple[int, ...]:
@@ -77,8 +89,9 @@ class Loaded:
 
     @property
     def collections(self) -> list[Any]:
-        """The points and, if any, their labels."""
-        return [one for one in (self.site.array, self.site.labels) if one is not None]
+        """All that is loaded."""
+        queries = () if self.site.queries is None else (self.site.queries,)
+        return [*self.site.aligned, *queries]
 
 
 @contextmanager
@@ -92,17 +105,20 @@ def loaded(
     """Load a data set on an engine while the context is open."""
     with ExitStack() as stack:
 
-        def load(source: Rows, like: Any) -> Any:
-            return stack.enter_context(engine.persisted(source, row_chunks, like, placement))
+        def load(source: Rows, chunks: Sequence[int], like: Any) -> Any:
+            return stack.enter_context(engine.persisted(source, chunks, like, placement))
 
         start = time.perf_counter()
         like = no_points(dataset.points) if dataset.like is None else dataset.like
-        collections = [load(dataset.points, like)]
+        collections = {"array": load(dataset.points, row_chunks, like)}
         if dataset.labels is not None:
-            collections.append(load(dataset.labels, NO_LABELS))
+            collections["labels"] = load(dataset.labels, row_chunks, NO_LABELS)
+        if dataset.query_chunks:
+            assert dataset.held_out is not None
+            collections["queries"] = load(dataset.held_out, dataset.query_chunks, like)
         seconds = time.perf_counter() - start
-        site = Site(engine, dataset, *collections, **others)
-        yield Loaded(site, engine.rest(collections), seconds)
+        site = Site(engine, dataset, **collections, **others)
+        yield Loaded(site, engine.rest([*collections.values()]), seconds)
 
 
 Way: TypeAlias = Callable[[Any, Any], Answer]
@@ -140,6 +156,8 @@ class Parts:
         The parts, and their labels or None.
     sizes : sequence of int
         Rows of each part.
+    queries : collection or None
+        Queries in blocks.
     made : callable or None
         Waits until all parts are computed and returns the seconds of that phase. Called after the
         first tasks are submitted, so that each starts as soon as its part is computed.
@@ -149,6 +167,7 @@ class Parts:
     array: Any
     labels: Any
     sizes: Sequence[int]
+    queries: Any = None
     made: Callable[[], Mapping[str, float]] | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
 
@@ -163,10 +182,22 @@ class Parts:
         """Start ``kernel(part, [labels], [index of the first row], **shared)`` for every part."""
         starts = row_starts(self.sizes) if numbered else None
         aligned = self.labels if labelled else None
-        called = self.engine.call_blocks(self.array, kernel, aligned, starts, **shared)
+        return self._called(self.engine.call_blocks(self.array, kernel, aligned, starts, **shared))
+
+    def call_pairs(self, pairing: Pairing, **shared: Any) -> list[Any]:
+        """Start the functions for every part, every pair with a block of queries, and their merge.
+
+        Returns one result for each block of queries.
+        """
+        starts = row_starts(self.sizes)
+        return self._called(
+            self.engine.call_pairs(self.array, self.queries, pairing, starts, **shared)
+        )
+
+    def _called(self, pending: list[Any]) -> list[Any]:
         if self.made is not None:
             self.phases, self.made = self.made(), None
-        return called
+        return pending
 
     def merge(self, merge_some: Callable[[list[Any]], Any], pending: Sequence[Any]) -> Any:
         """Merge partial results in a tree, and return the final value."""
@@ -242,6 +273,7 @@ def per_block(app: type[App[Any]]) -> Way:
     """Return the way that runs one task per block."""
 
     def run(site: Site[Any], problem: Any) -> Answer:
-        return app.by_parts(Parts(site.engine, site.array, site.labels, site.row_chunks), problem)
+        parts = Parts(site.engine, site.array, site.labels, site.row_chunks, site.queries)
+        return app.by_parts(parts, problem)
 
     return run
