@@ -7,6 +7,7 @@ from spliter_experiments.evaluation.catalog import (
     figure_name,
     load_scenario,
     parse_scenario,
+    read_scenario,
 )
 from spliter_experiments.harness.errors import ScenarioError
 from tests.evaluation.scenes import SMALL
@@ -32,6 +33,39 @@ def test_laptop_size_keeps_the_shape(figure: str) -> None:
     assert laptop.blocks_per_core == full.blocks_per_core
     assert laptop.blocks_per_node == full.blocks_per_node
     assert laptop.chosen
+
+
+@pytest.mark.parametrize("figure", ["20", "21"])
+def test_queries_are_blocked_as_in_the_paper(figure: str) -> None:
+    sizes = load_scenario(figure).sizes
+    full = sizes["full"]
+    assert (full.queries_per_node, full.query_blocks_per_node) == (24 * 500_000, 24)
+    assert sizes["laptop"].query_blocks_per_node == full.query_blocks_per_node
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("query_blocks_per_node = 24\n", "", "query_blocks_per_node goes with the app knn on a"),
+        ("queries_per_node = 24000", "queries_per_node = 23", "23 queries per node are not 24"),
+        ('app = "knn"', 'app = "csvm"', "goes with the app knn"),
+    ],
+)
+def test_mistakes_about_queries(old: str, new: str, what: str) -> None:
+    text, _ = read_scenario("20")
+    assert old in text
+    text = text.replace(old, new).replace(
+        "neighbors = 5", "iterations = 5" if "csvm" in new else "neighbors = 5"
+    )
+    with pytest.raises(ScenarioError, match=what):
+        parse_scenario(text, "mine.toml")
+
+
+@pytest.mark.parametrize("figure", ["15", "16", "17"])
+def test_that_rechunking_wins_in_cascade_svm_is_a_finding(figure: str) -> None:
+    (claim,) = [one for one in load_scenario(figure).claims if one.against == "rechunk"]
+    assert (claim.of, claim.measure, claim.at_most) == ("spliter", "ratio", None)
+    assert "rechunking first is faster than SplIter" in claim.says
 
 
 @pytest.mark.parametrize("figure", FIGURES)
