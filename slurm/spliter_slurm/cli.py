@@ -58,7 +58,8 @@ def write(
         Literal["full", "laptop"], typer.Option(help="The paper's, or small.")
     ] = "full",
     backend: Annotated[
-        Literal["dask", "dataclay", "compss"], typer.Option(help="What to run on.")
+        Literal["dask", "dataclay", "compss", "compss+dataclay", "ray"],
+        typer.Option(help="What to run on."),
     ] = "dask",
     configurations: Annotated[
         str | None, typer.Option(help="Only these, such as spliter,rechunk.")
@@ -74,6 +75,9 @@ def write(
     partition: Text = None,
     venv: Annotated[str | None, typer.Option(help="Virtual environment to activate.")] = None,
     python: Annotated[str | None, typer.Option(help="Interpreter.")] = None,
+    storage_jar: Annotated[
+        str | None, typer.Option(help="Storage interface of COMPSs over dataClay.")
+    ] = None,
     earlier: Annotated[
         list[Path] | None, typer.Option(help="Results whose times are the estimates.")
     ] = None,
@@ -92,6 +96,7 @@ def write(
         "partition": partition,
         "venv": venv,
         "python": python,
+        "storage_jar": storage_jar,
     }
     with errors_reported():
         if dry_run and submitted:

@@ -37,4 +37,8 @@ def main(runs_file: str, work: str) -> int:
 
 
 if __name__ == "__main__":
+    from spliter_backends.compss import configure
+
+    # As many tasks at once as COMPSs starts, which may be fewer than the node has cores.
+    configure(computing_units=int(sys.argv[3]))
     sys.exit(main(sys.argv[1], sys.argv[2]))

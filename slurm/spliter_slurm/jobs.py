@@ -46,6 +46,11 @@ class Shape(NamedTuple):
         """Workers on each node."""
         return self.workers // self.nodes
 
+    @property
+    def cores_per_node(self) -> int:
+        """Threads of all workers of a node."""
+        return self.per_node * self.threads
+
 
 @dataclass(frozen=True)
 class Stand:

@@ -27,9 +27,17 @@ RESULTS = "results"
 WORKER_SHARE = 0.95
 """Memory limit of a Dask worker as a share of its part of the node's memory."""
 
+STORE_SHARE = 0.5
+"""Object store of a Ray node as a share of the node's memory; Ray's default is 0.3, and its workers
+need memory for what they compute. Ray spills what does not fit."""
+
+ENQUEUED = ("compss", "compss+dataclay")
+"""Engines whose jobs ``enqueue_compss`` submits."""
+
 ADDRESSES = {
     "dask": '--address "$scheduler_file"',
     "dataclay": '--address "$(< "$metadata_file")"',
+    "ray": '--address "$ray_address"',
 }
 """Engines whose services a job starts: the option that leads to them, in the words of a shell."""
 
@@ -83,13 +91,18 @@ def render(job: Job, site: Site, interface: str, folder: Path) -> Script:
     if lacking:
         options = " and ".join(f"--{name}" for name in lacking)
         raise ProfileError(f"{site.name} takes no job without {options}")
-    files = _compss(job, site, interface, folder) if job.shape.engine == "compss" else None
-    return Script(job, files or _batch(job, site, interface, folder))
+    make = _compss if job.shape.engine in ENQUEUED else _batch
+    return Script(job, make(job, site, interface, folder))
 
 
 def render_submit(scripts: Sequence[Script], folder: Path, command: str) -> str:
     """Render the shell script that submits jobs; `command` made them."""
-    context = {"scripts": scripts, "folder": str(folder), "command": command}
+    context = {
+        "scripts": scripts,
+        "folder": str(folder),
+        "command": command,
+        "enqueued": ENQUEUED,
+    }
     return environment().get_template("submit.sh.j2").render(context)
 
 
@@ -105,6 +118,7 @@ def _batch(job: Job, site: Site, interface: str, folder: Path) -> dict[str, str]
             output=f"{str(folder).replace('%', '%%')}/logs/{job.name}-%j.out",
         ),
         "worker_memory": int(WORKER_SHARE * site.memory_bytes / job.shape.per_node),
+        "store_memory": int(STORE_SHARE * site.memory_bytes),
     }
     return {f"{job.name}.sbatch": environment().get_template("job.sbatch.j2").render(context)}
 
@@ -121,7 +135,14 @@ def batch_context(site: Site, interface: str) -> dict[str, Any]:
 
 
 def _compss(job: Job, site: Site, interface: str, folder: Path) -> dict[str, str]:
-    runs_file = f"{job.name}.json"
+    runs_file, properties_file = f"{job.name}.json", f"{job.name}.properties"
+    over_dataclay = job.shape.engine == "compss+dataclay"
+    if over_dataclay and not site.storage_jar:
+        raise ProfileError(
+            f"{site.name} has no storage_jar, by which COMPSs asks dataClay for locations; compile "
+            "backends/spliter_backends/compss/storage (its README says how), and give its path as "
+            "--storage-jar"
+        )
     named = {
         "--project_name": site.account,
         "--qos": site.qos,
@@ -133,6 +154,7 @@ def _compss(job: Job, site: Site, interface: str, folder: Path) -> dict[str, str
         "job": {**context["job"], "runs_file": str(folder / "scripts" / runs_file)},
         "modules": (*site.modules, *site.compss_modules),
         "minutes": math.ceil(job.seconds / 60),
+        "properties": str(folder / "scripts" / properties_file) if over_dataclay else "",
         "compss_options": [
             *(f"{option}={value}" for option, value in named.items() if value),
             *_compss_network(site, interface),
@@ -143,8 +165,13 @@ def _compss(job: Job, site: Site, interface: str, folder: Path) -> dict[str, str
         {"name": stand.name, "words": command_of(stand.runs, folder / RESULTS)[1:]}
         for stand in job.stands
     ]
-    script = environment().get_template("compss.sh.j2").render(context)
-    return {f"{job.name}.sh": script, runs_file: json.dumps(stands, indent=1) + "\n"}
+    templates = environment()
+    script = templates.get_template("compss.sh.j2").render(context)
+    files = {f"{job.name}.sh": script, runs_file: json.dumps(stands, indent=1) + "\n"}
+    if over_dataclay:
+        properties = templates.get_template("storage.properties.j2")
+        files[properties_file] = properties.render(context | batch_context(site, interface))
+    return files
 
 
 def _compss_network(site: Site, interface: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Start dataClay's services in a job step, and wait until clusters are ready.
+"""Start dataClay's services and Ray's nodes in a job step, and wait until clusters are ready.
 
 Batch scripts call ``python -m spliter_slurm.services COMMAND``. Each service command
 takes a free port, writes its address to a file on the shared file system, and executes the service.
@@ -113,13 +113,14 @@ def backend(
     threads: Count,
     scratch: Annotated[Path, typer.Option(help="Folder on this node's disk.")],
     interface: Interface = None,
+    backend_id: Annotated[uuid.UUID | None, typer.Option("--id", help="By default random.")] = None,
 ) -> None:
     """Become a backend of dataClay."""
     from spliter_backends.dataclay.cluster.services import backend_command
 
     address = address_of(interface)
     port = keep_port(address)
-    own = uuid.uuid4()
+    own = backend_id or uuid.uuid4()
     folder = scratch / str(own)
     folder.mkdir(parents=True)
     settings = {
@@ -189,6 +190,42 @@ def dataclay_ready(store: Address, metadata: Address, backends: Count, seconds: 
         raise ServiceError(f"{came} of {backends} backends came to {store} in {seconds:g} s")
     if not _until(answers, 1, deadline):
         raise ServiceError(f"the metadata service at {metadata} does not answer")
+
+
+@app.command()
+def ray_node(
+    cpus: Count,
+    store_memory: Annotated[int, typer.Option(help="Bytes of the object store.")],
+    folder: Annotated[Path, typer.Option(help="For Ray's files, on this node's disk.")],
+    head: Annotated[str | None, typer.Option(help="HOST:PORT of the head; else become it.")] = None,
+    interface: Interface = None,
+) -> None:
+    """Become a node of Ray; the head writes its address to the file ray_current_cluster."""
+    joins = [f"--address={head}"]
+    begins = ["--head", "--port=0", "--include-dashboard=false", f"--temp-dir={folder}"]
+    command = [
+        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block"),
+        *(begins if head is None else joins),
+        f"--num-cpus={cpus}",
+        f"--object-store-memory={store_memory}",
+        f"--node-ip-address={address_of(interface)}",
+        "--disable-usage-stats",
+    ]
+    os.execv(command[0], command)
+
+
+@app.command()
+def ray_ready(address: Address, nodes: Count, seconds: Seconds) -> None:
+    """Wait until all nodes have joined a Ray cluster."""
+    from spliter_backends.ray.cluster import usable_nodes
+    from spliter_experiments.compare.engines.engine import ClusterChoice
+    from spliter_experiments.compare.engines.ray_cluster import connected
+
+    deadline = time.monotonic() + seconds
+    with connected(ClusterChoice(address, 1, 1)):
+        came = _until(lambda: len(usable_nodes()), nodes, deadline)
+    if came < nodes:
+        raise ServiceError(f"{came} of {nodes} nodes of Ray came to {address} in {seconds:g} s")
 
 
 def _until(count: Callable[[], int], wanted: int, deadline: float) -> int:

@@ -41,7 +41,8 @@ class Site(BaseModel):
     """Profile of one cluster; sizes are per node.
 
     ``sites/generic.toml`` explains every entry but ``compss_options``, further options of
-    ``enqueue_compss``, and ``compss_modules``, additional modules for it. The job's shell expands
+    ``enqueue_compss``, ``compss_modules``, additional modules for it, and ``storage_jar``, the
+    storage interface for COMPSs over dataClay. The job's shell expands
     variables in ``scratch``, and nothing else.
     """
 
@@ -76,6 +77,7 @@ class Site(BaseModel):
     scratch: Annotated[str, Field(pattern=SCRATCH)] = "${TMPDIR:-/tmp}"
     compss_options: tuple[str, ...] = ()
     compss_modules: tuple[str, ...] = ()
+    storage_jar: str = ""
 
     @model_validator(mode="after")
     def _network_is_known(self) -> Self:

@@ -218,7 +218,7 @@ def test_folder_that_cannot_be_written(tmp_path: Path, fake_slurm: FakeSlurm) ->
         (["9", "--site", "generic", "--hours", "0.05"], "asks too much of generic: time"),
         (["9", "--site", "generic", "--earlier", "nowhere"], "there is no folder nowhere"),
         (["9", "--site", "generic", "--dry-run", "--submit"], "--dry-run writes nothing"),
-        (["9", "--site", "generic", "--backend", "ray"], "'ray' is not one of 'dask'"),
+        (["9", "--site", "generic", "--backend", "spark"], "'spark' is not one of 'dask'"),
     ],
 )
 def test_bad_input(folder: Path, fake_slurm: FakeSlurm, arguments: list[str], said: str) -> None:

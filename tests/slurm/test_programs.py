@@ -123,12 +123,13 @@ def test_script_for_compss_calls_enqueue_compss(tmp_path: Path, fake_slurm: Fake
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert "9" in done.stdout
-    ((*options, program, stands, work),) = fake_slurm.calls("enqueue_compss")
+    ((*options, program, stands, work, units),) = fake_slurm.calls("enqueue_compss")
     assert "--job_dependency=8" in options
     assert f"--python_interpreter={sys.executable}" in options
     assert Path(program) == Path(compss_program.__file__)
     assert json.loads(Path(stands).read_text())[0]["name"] == "fig09-full-compss-n2-b2304"
     assert Path(work).is_dir()
+    assert (units, "--cpus_per_node=48" in options) == ("48", True)
 
 
 @pytest.fixture

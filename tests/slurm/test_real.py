@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -170,6 +171,72 @@ def test_job_that_the_cluster_refuses(cluster: VirtualSlurm, tmp_path: Path, fol
     assert "invalid partition specified: nosuch" in done.stderr
     assert "is not submitted" in done.stderr
     assert cluster.call("squeue", "--noheader") == ""
+
+
+@pytest.mark.backend("ray")
+def test_nodes_of_ray_are_started_for_its_runs(
+    cluster: VirtualSlurm, tmp_path: Path, folder: Path
+) -> None:
+    slurm(scenario_file(tmp_path), *LAPTOP, "--backend", "ray",
+        *("--nodes", "2", "--repetitions", "1", "--output", folder))  # fmt: skip
+    submitted(folder)
+    wait_until(is_empty(cluster))
+    records = ResultsFolder(folder / "results").records()
+    assert {record.engine for record in records} == {"ray"}, logs(folder)
+    assert {record.workers for record in records} == {2}
+    wait_until(lambda: cluster.leftovers() == [], 30)
+
+
+ENQUEUED = """#!/bin/bash
+#SBATCH --nodes=2 --output={folder}/out
+# What enqueue_compss writes around an application.
+export HOME={folder}
+arguments=("$SLURM_JOB_ID" node1 node1 " node2" ethernet {properties})
+{storage}/storage_init.sh "${{arguments[@]}}" {folder}/variables || exit 1
+settings=$HOME/.COMPSs/$SLURM_JOB_ID/storage/cfgfiles/storage.properties
+cp "$settings" {folder}/settings
+{python} - "$settings" > {folder}/backends << 'END'
+import sys
+from dataclay import Client
+found = dict(line.strip().split("=", 1) for line in open(sys.argv[1]))
+with Client(host=found["DC_HOST"], port=int(found["DC_PORT"])) as client:
+    print(*sorted(map(str, client.get_backends())))
+END
+{storage}/storage_stop.sh "${{arguments[@]}}"
+"""
+
+
+@pytest.mark.backend("dataclay")
+def test_dataclay_is_started_for_compss(
+    cluster: VirtualSlurm, tmp_path: Path, folder: Path
+) -> None:
+    site = tmp_path / "jar.toml"
+    site.write_text('storage_jar = "/a.jar"\n' + (SITES / "local.toml").read_text())
+    slurm(scenario_file(tmp_path), "--site", site, *LAPTOP[2:], "--backend", "compss+dataclay",
+        *("--nodes", "2", "--repetitions", "1", "--output", folder))  # fmt: skip
+    (properties,) = (folder / "scripts").glob("*.properties")
+    here = tmp_path / "home"
+    here.mkdir()
+    script = here / "job"
+    storage = SITES.parent / "storage" / "scripts"
+    script.write_text(
+        ENQUEUED.format(
+            folder=here,
+            storage=storage,
+            python=sys.executable,
+            properties=shlex.quote(str(properties)),
+        )
+    )
+    cluster.call("sbatch", str(script))
+    wait_until(is_empty(cluster))
+    said = (here / "out").read_text() + logs(folder)
+    lines = (here / "settings").read_text().splitlines()
+    settings = dict(line.split("=", 1) for line in lines)
+    homes = dict(pair.split("=") for pair in settings["SPLITER_COMPSS_WORKERS"].split(","))
+    assert sorted(homes.values()) == ["node1", "node2"], said
+    found = (here / "backends").read_text().splitlines()[-1]  # after what dataClay prints
+    assert found.split() == sorted(homes), said
+    wait_until(lambda: cluster.leftovers() == [], 30)
 
 
 @pytest.mark.backend("dataclay")

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+import spliter_slurm
 from spliter_experiments.evaluation import FIGURES, load_scenario, plan_runs
 from spliter_experiments.harness.errors import ProfileError
 from spliter_slurm.jobs import Job, make_jobs
@@ -34,6 +35,7 @@ WITH_ALL = {
     "prolog": ("ulimit -n 65536",),
     "epilog": ("echo over",),
 }
+WITH_JAR = {"storage_jar": "/home/a user/spliter-storage.jar"}
 
 
 def site_of(name: str, **entries: object) -> Site:
@@ -65,6 +67,8 @@ CASES: dict[str, tuple[str, Mapping[str, object], str, float]] = {
     "marenostrum5-dask": ("marenostrum5", WITH_ALL, "dask", 3600),
     "marenostrum5-dataclay": ("marenostrum5", {}, "dataclay", 3600),
     "marenostrum5-compss": ("marenostrum5", WITH_ALL, "compss", 3600),
+    "marenostrum5-compss+dataclay": ("marenostrum5", WITH_JAR, "compss+dataclay", 3600),
+    "marenostrum5-ray": ("marenostrum5", {}, "ray", 3600),
     "marenostrum5-process": ("marenostrum5", {}, "process", 3600),
     "generic-dask": ("generic", {}, "dask", 3600),
     "generic-mpi": ("generic", {"launcher": "mpi"}, "dask", 3600),
@@ -99,6 +103,29 @@ def test_shell_and_shellcheck_take_it(case: str, tmp_path: Path) -> None:
             [*command, str(file)], capture_output=True, text=True, timeout=60, check=False
         )
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+STORAGE = Path(spliter_slurm.__path__[0], "storage", "scripts")
+
+
+@pytest.mark.parametrize("name", ["storage_init.sh", "storage_stop.sh", "properties"])
+def test_shellcheck_takes_what_starts_dataclay_for_compss(name: str, tmp_path: Path) -> None:
+    script = script_of("marenostrum5-compss+dataclay", tmp_path)
+    file = tmp_path / "storage.properties"
+    file.write_text(script.files[f"{script.job.name}.properties"], encoding="utf-8")
+    if name != "properties":
+        file = STORAGE / name
+        assert os.access(file, os.X_OK)
+    done = subprocess.run(
+        [shellcheck(), "--severity=style", str(file)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_compss_over_dataclay_needs_the_storage_interface(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match=r"marenostrum5 has no storage_jar.*--storage-jar"):
+        rendered(tmp_path, site_of("marenostrum5"), engine="compss+dataclay")
 
 
 def shellcheck() -> str:
@@ -182,6 +209,6 @@ def test_compss_runs_all_stands_in_one_program(tmp_path: Path) -> None:
     assert str(FOLDER / "results") in stands[0]["words"]
     for option in (
         *("--num_nodes=2", "--project_name=bsc00", "--qos=gp_bsccs", "--queue=gpp"),
-        *("--constraints=highmem", "--network=infiniband", "--worker_in_master_cpus=112"),
+        *("--constraints=highmem", "--network=infiniband", "--worker_in_master_cpus=48"),
     ):
         assert option in script.text

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.datasets import InputChoice
-from spliter_experiments.compare.engines.engine import ClusterChoice, Engine
+from spliter_experiments.compare.engines.engine import ClusterChoice, Engine, EngineKind
 from spliter_experiments.compare.engines.loading import load_engine
 from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.compare.workloads.csvm import CascadeSvm
@@ -59,9 +59,9 @@ def on_cluster(
         dataset = stack.enter_context(app.open(choice))
         app.check(dataset)
         listen.step(f"{first.stand}: starting the cluster", 0)
-        cluster = ClusterChoice(address, workers=first.workers, threads=first.threads)
+        cluster = cluster_of(kind, first, address)
         engine = stack.enter_context(kind.connect(cluster))
-        _await_workers(engine, first, first.nodes if kind.node_is_worker else first.workers)
+        _await_workers(engine, first, cluster.workers)
         meter = stack.enter_context(engine.meter())
         listen.step(f"{first.stand}: loading {first.blocks} blocks", 0)
         row_chunks = cut_rows(dataset.points.rows, first.blocks)
@@ -80,6 +80,12 @@ def on_cluster(
         ):
             own = {"split": splitting} if run.way.startswith("spliter") else {}
             yield run, replace(found, phases={**found.phases, **apart, **own})
+
+
+def cluster_of(kind: EngineKind, run: PlannedRun, address: str | None) -> ClusterChoice:
+    """Return the cluster that a run needs."""
+    workers = run.nodes if kind.node_is_worker else run.workers
+    return ClusterChoice(address, workers=workers, threads=run.cores // workers)
 
 
 def rounds_of(

@@ -9,9 +9,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError, with_config
 
-from spliter_experiments.compare.engines.engine import ClusterChoice, EngineKind
 from spliter_experiments.compare.engines.loading import load_engine
-from spliter_experiments.evaluation.bench import Measure, on_cluster
+from spliter_experiments.evaluation.bench import Measure, cluster_of, on_cluster
 from spliter_experiments.evaluation.catalog import file_stem, parse_scenario, read_scenario
 from spliter_experiments.evaluation.kernels import in_process
 from spliter_experiments.evaluation.plan import (
@@ -198,18 +197,13 @@ def run_launched(
     scenario = request.parsed
     for runs in visits_of(todo, scenario.sizes[request.size].visits, scenario.seed):
         listen.step(f"{runs[0].stand}: launching", 0)
-        status = launch(_choice(engine, runs[0], address), _arguments(runs, folder, address))
+        status = launch(cluster_of(engine, runs[0], address), _arguments(runs, folder, address))
         if status:
             raise ClusterError(
                 f"{runs[0].stand} has failed in {request.engine}: it ended with status {status}"
             )
         listen.step(f"{runs[0].stand}: {len(runs)} runs", len(runs))
     return len(todo)
-
-
-def _choice(engine: EngineKind, run: PlannedRun, address: str | None) -> ClusterChoice:
-    workers = run.nodes if engine.node_is_worker else run.workers
-    return ClusterChoice(address, workers=workers, threads=run.cores // workers)
 
 
 def _arguments(

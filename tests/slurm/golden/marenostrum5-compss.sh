@@ -24,11 +24,11 @@ exec enqueue_compss \
     --job_dependency="${SPLITER_AFTER:-None}" \
     --exec_time=20 \
     --num_nodes=2 \
+    --cpus_per_node=48 \
+    --worker_in_master_cpus=48 \
     --project_name=bsc00 \
     --qos=gp_debug \
     --network=infiniband \
-    --worker_in_master_cpus=112 \
-    --cpus_per_node=112 \
     --job_execution_dir="$work" \
     --log_dir="$work/logs" \
     --master_working_dir="$work" \
@@ -37,4 +37,4 @@ exec enqueue_compss \
     --pythonpath="${PYTHONPATH:-}" \
     --lang=python \
     "$("$python" -c 'from spliter_slurm import compss_program; print(compss_program.__file__)')" \
-    '/gpfs/scratch/a user/split/scripts/compss-2n4w24t.json' "$work"
+    '/gpfs/scratch/a user/split/scripts/compss-2n4w24t.json' "$work" 48

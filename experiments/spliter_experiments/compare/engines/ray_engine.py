@@ -258,4 +258,5 @@ ENGINE = EngineKind(
     placements=frozenset({Placement.EVEN, Placement.CONTIGUOUS}),
     connect=connect,
     own_ways="spliter_experiments.compare.workloads.ray",
+    node_is_worker=True,
 )
