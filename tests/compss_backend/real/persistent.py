@@ -21,9 +21,12 @@ from spliter_backends.compss import configure
 from spliter_backends.compss.api import storage_is_configured
 from spliter_backends.compss.persistent import nodes_of_backends
 from spliter_backends.dataclay import distribute
+from spliter_experiments.compare.engines.compss_dataclay_launch import ENGINE
+from spliter_experiments.compare.engines.engine import ClusterChoice
 from tests import csvm_suite
 from tests.compss_backend.real.nodes import nodes_by_software
 from tests.dataclay_backend.classes import Readings, Table
+from tests.experiments.call_ways import pose
 from tests.histogram_suite import cut, points
 from tests.programs import listing5
 
@@ -78,6 +81,16 @@ def test_neighbours() -> None:
     expected = NearestNeighbors(n_neighbors=3).fit(flowers).kneighbors(flowers[:7])
     np.testing.assert_allclose(found[0], expected[0])
     np.testing.assert_array_equal(found[1], expected[1])
+
+
+@pytest.mark.parametrize("name", ["histogram", "knn-blocks"])
+def test_comparison(name: str) -> None:
+    with ENGINE.connect(ClusterChoice(None, workers=1, threads=1)) as engine:
+        assert engine.workers == len(WORKERS)
+        with pose(ENGINE, name, engine, {}) as posed:
+            wanted = posed.answer("per-block")
+            assert posed.app.same(posed.answer("spliter"), wanted)
+            assert posed.tasks("spliter") < posed.tasks("per-block")
 
 
 def total(partition: Partition) -> int:
