@@ -25,7 +25,14 @@ from spliter._column_copy import Target, chosen_columns
 from spliter._columns import check_columns, select
 from spliter._errors import InvalidArgumentError
 from spliter._materialize import CALL_NBYTES
-from spliter.backend.contents import check_rows, concatenate, count_rows, is_sparse, take_rows
+from spliter.backend.contents import (
+    check_rows,
+    concatenate,
+    count_rows,
+    is_sparse,
+    labels_of,
+    take_rows,
+)
 
 BatchNbytes: TypeAlias = int | Literal["auto"]
 
@@ -214,7 +221,8 @@ def _kind(block: Any) -> Any:
         return tuple(map(_kind, block))
     # Of the class: a data frame may have a column of that name.
     dtype = block.dtype if hasattr(type(block), "dtype") else None
-    return type(block), dtype, getattr(block, "shape", ())[1:]
+    labels = None if isinstance(block, np.ndarray) else labels_of(block)
+    return type(block), dtype, getattr(block, "shape", ())[1:], labels and frozenset(labels)
 
 
 def _row_nbytes(block: Any, height: int) -> float:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from spliter._cache import cache_nbytes
 from spliter._columns import column_numbers, field_names, label_numbers, packed, select
 from spliter._errors import InvalidArgumentError
-from spliter.backend.contents import concatenate, count_rows, is_sparse
+from spliter.backend.contents import concatenate, count_rows, is_sparse, match_columns
 
 Array = npt.NDArray[Any]
 
@@ -97,6 +97,11 @@ class _Others:
         self.as_columns = as_columns
 
     def add(self, block: Any) -> None:
+        if isinstance(block, np.ndarray):
+            raise InvalidArgumentError(
+                f"blocks differ: a {type(self.blocks[0]).__name__} and a {type(block).__name__}; "
+                "convert them to one kind, for instance with map_blocks"
+            )
         self.blocks.append(block)
 
     def finish(self) -> Any:
@@ -117,7 +122,7 @@ class _Others:
             if self.columns is None
             else label_numbers(labels, self.columns)
         )
-        self.blocks = [self._aligned(block, labels) for block in self.blocks]
+        self.blocks = match_columns(self.blocks)
         arrays = {number: self._column(number) for number in numbers}
         if self.as_columns:
             names = labels[numbers]
@@ -130,18 +135,6 @@ class _Others:
         made = type(first)(arrays, index=index, copy=False)
         made.columns = labels[numbers]
         return made
-
-    def _aligned(self, block: Any, labels: Any) -> Any:
-        """Return a block with its columns in the order of the first block's, as pandas does."""
-        if block.columns.equals(labels):
-            return block
-        same = len(block.columns) == len(labels) and set(block.columns) == set(labels)
-        if not (same and labels.is_unique):
-            raise InvalidArgumentError(
-                f"blocks differ in their columns: {list(labels)} and {list(block.columns)}; give "
-                "all of them the same, for instance with map_blocks"
-            )
-        return block[list(labels)]
 
     def _column(self, number: int) -> Any:
         """Return one column: a NumPy array, or one of the library's own if its dtype is."""

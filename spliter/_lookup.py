@@ -28,7 +28,7 @@ from spliter._keys import identity_of, plain_key
 from spliter._pace import MAX_DEPTH, Pace, Prefetch, check_prefetch
 from spliter._read_ahead import LookAhead, ReadAhead, TimedRead, start_read, timed
 from spliter._task_checks import lazy_kind, name_of
-from spliter._unsupported import describe_type
+from spliter._unsupported import checked, describe_type
 
 Keys: TypeAlias = Callable[[Any], Iterable[Hashable]]
 Missing: TypeAlias = Literal["raise"] | None
@@ -265,7 +265,7 @@ class LookupAhead(LookAhead[BlockLookup]):
     def _begin(self, number: int) -> BlockLookup:
         self._requested = number + 1
         try:
-            block = next(self._blocks)
+            block = checked(next(self._blocks))
             if number == self._end - 1:
                 next(self._blocks, None)  # let it end
             keys = self._lookup.keys_of(block)

@@ -57,6 +57,28 @@ def is_frame(value: Any) -> bool:
     return hasattr(value, "iloc") and is_in_memory(value)
 
 
+def checked(block: Any) -> Any:
+    """Return a block, or a tuple of aligned ones; refuse iterators.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is an iterator: the next pass over it would find nothing.
+
+    Examples
+    --------
+    >>> checked([1, 2])
+    [1, 2]
+    """
+    for member in block if isinstance(block, tuple) else (block,):
+        if hasattr(type(member), "__next__"):
+            raise InvalidArgumentError(
+                f"a block is an iterator ({type(member).__name__}), which can be read only once; "
+                "make it a list where it is made, such as bag.map_partitions(list) for a Dask bag"
+            )
+    return block
+
+
 def explain_not_a_collection(value: Any, backends: Sequence[str]) -> str:
     """Return the error message for a value that no backend can split.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -232,3 +233,11 @@ def test_frames_with_a_column_that_is_named_dtype() -> None:
     found = [batch["dtype"].tolist() for batch in batches(frames, rows=30)]
     assert [number for batch in found for number in batch] == list(range(120))
     assert max(map(len, found)) <= 30
+
+
+def test_frames_with_other_columns_have_batches_of_their_own() -> None:
+    frame = pd.DataFrame({"a": [1, 2], "b": [3, 4]})
+    blocks = [frame, frame[["b", "a"]], frame.rename(columns={"b": "z"}), frame]
+    found = list(batches(blocks, nbytes=10_000))
+    assert [list(batch) for batch in found] == [["a", "b"], ["a", "z"], ["a", "b"]]
+    assert [batch["a"].tolist() for batch in found] == [[1, 2, 1, 2], [1, 2], [1, 2]]

@@ -92,6 +92,14 @@ def test_sparse(kind: Any) -> None:
     np.testing.assert_array_equal(whole.toarray(), dense)
 
 
+def test_sparse_beside_dense() -> None:
+    dense = np.arange(12.0).reshape(4, 3) % 3
+    for blocks in ([dense, sp.csc_array(dense)], [sp.csc_array(dense), dense]):
+        whole = concatenate(blocks)
+        assert type(whole) is sp.csc_array
+        np.testing.assert_array_equal(whole.toarray(), np.concatenate([dense, dense]))
+
+
 def test_frames() -> None:
     frame = pd.DataFrame(
         {
@@ -140,9 +148,24 @@ def test_categories_of_several_dtypes_are_refused_with_the_way_out() -> None:
     assert converted.tolist() == ["a", "1"]
 
 
-def test_tables_with_columns_that_are_null_or_missing() -> None:
-    blocks = [pa.table({"a": [1], "b": ["x"]}), pa.table({"b": [None]}), pa.table({})]
-    assert concatenate(blocks).equals(pa.table({"a": [1, None], "b": ["x", None]}))
+def test_tables_with_columns_that_are_null() -> None:
+    blocks = [pa.table({"a": [1], "b": ["x"]}), pa.table({"b": [None], "a": [2]}), pa.table({})]
+    assert concatenate(blocks).equals(pa.table({"a": [1, 2], "b": ["x", None]}))
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pa.table])
+def test_columns_are_matched_by_name(kind: Any) -> None:
+    blocks = [kind({"a": [1], "b": [2]}), kind({"b": [4], "a": [3]})]
+    assert concatenate(blocks)["a"].to_numpy().tolist() == [1, 3]
+    for other in ({"a": [1]}, {"a": [1], "z": [2]}, {"a": [1], "b": [2], "z": [2]}):
+        with pytest.raises(InvalidArgumentError, match=r"\['a', 'b'\] and \['a'"):
+            concatenate([*blocks, kind(other)])
+
+
+def test_categories_of_columns_in_another_order_are_united() -> None:
+    first = pd.DataFrame({"c": pd.Categorical(["a"]), "v": [1]})
+    whole = concatenate([first, first.assign(c=pd.Categorical(["z"]))[["v", "c"]]])
+    assert whole["c"].dtype == pd.CategoricalDtype(["a", "z"])
 
 
 def test_series_index_and_lists() -> None:
@@ -169,6 +192,10 @@ def test_arrays_of_other_libraries() -> None:
         [object(), object()],
         [{1}, {2}],
         [pd.DataFrame({"a": [1]}), np.zeros((1, 1))],
+        [pd.DataFrame({"a": [1]}), pd.Series([1])],
+        [sp.csr_array(np.ones(2)), sp.csr_array(np.ones(2))],
+        [sp.csr_array(np.eye(2)), np.ma.masked_array(np.eye(2), np.eye(2) > 0)],
+        [[1, 2], np.zeros(2)],
     ],
     ids=lambda blocks: "-".join(type(block).__name__ for block in blocks) or "none",
 )

@@ -19,9 +19,12 @@ import zarr
 
 from spliter import (
     AlignmentError,
+    InvalidArgumentError,
     LazyCollectionError,
+    Partition,
     Split,
     UnsupportedCollectionError,
+    gather,
     split,
 )
 from spliter.testing import index_encoded_array, index_encoded_block
@@ -287,6 +290,17 @@ def test_dask_dataframes_series_and_bags_of_values() -> None:
     assert sum(int(block.sum()) for block in blocks_of(split(persisted(frame.a)))) == 10
     bag = persisted(db.from_sequence(range(5), npartitions=2))
     assert [item for block in blocks_of(split(bag)) for item in block] == [0, 1, 2, 3, 4]
+
+
+def test_iterators_are_refused() -> None:
+    once = persisted(
+        db.from_sequence(range(5), npartitions=2).map_partitions(lambda part: map(abs, part))
+    )
+    for read in (list, Partition.materialize, lambda part: list(part.batches())):
+        with pytest.raises(InvalidArgumentError, match=r"a block is an iterator \(map\)"):
+            gather(split(once).map(read))
+    with pytest.raises(UnsupportedCollectionError, match="element 0 of the list is a generator"):
+        split([(row for row in range(3))])
 
 
 def test_delayed_values() -> None:

@@ -186,6 +186,8 @@ def test_memory(whole: Any, columns: list[Any], as_columns: bool) -> None:
         ([TABLE, TABLE.astype("f4")], {"columns": [0]}, r"\(4,\) float64 and \(4,\) float32"),
         ([TABLE, TABLE[:, :3]], {"columns": [0]}, r"\(4,\) float64 and \(3,\) float64"),
         ([TABLE, FRAME], {"columns": [0]}, "a DataFrame"),
+        ([FRAME, TABLE], {"columns": ["a"]}, "a DataFrame and a ndarray"),
+        ([sp.csr_array(TABLE), TABLE], {"columns": [0]}, "a csr_array and a ndarray"),
         ([FRAME, FRAME[["a"]]], {"columns": ["a"]}, "differ in their columns"),
         ([TABLE], {"columns": [0, 0]}, "repeated"),
         ([TABLE], {"columns": [9]}, "unknown"),

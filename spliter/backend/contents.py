@@ -1,9 +1,9 @@
 """Concatenate blocks of one kind along axis 0, and count their rows.
 
 Types are kept: masked arrays keep their mask, sparse matrices their format, DataFrames their
-columns and dtypes. The result is allocated once at its final size and each block is copied
-into it once, so the memory needed beyond the blocks is one copy. Tables of pyarrow, which nobody
-can change, are not copied.
+columns and dtypes; columns are matched by name. The result is allocated once at its final size and
+each block is copied into it once, so the memory needed beyond the blocks is one copy. Tables of
+pyarrow, which nobody can change, are not copied.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter._errors import AlignmentError, InvalidArgumentError
+from spliter._unsupported import checked
 
 
 def concatenate(blocks: Iterable[Any]) -> Any:
@@ -28,7 +29,8 @@ def concatenate(blocks: Iterable[Any]) -> Any:
         At least one, all of one kind: arrays (also masked), SciPy sparse matrices or arrays,
         pandas DataFrames, Series or indexes, tables of pyarrow, DataArrays of xarray (along the
         first dimension), lists, or arrays of other libraries that ``numpy.concatenate`` dispatches
-        to (CuPy, sparse). Tuples are concatenated element by element.
+        to (CuPy, sparse). Arrays next to sparse matrices become sparse. Tuples are concatenated
+        element by element.
 
     Returns
     -------
@@ -38,7 +40,8 @@ def concatenate(blocks: Iterable[Any]) -> Any:
     Raises
     ------
     InvalidArgumentError
-        If their kinds or further axes differ, or the kind is not supported.
+        If their kinds, further axes or names of columns differ, the kind is not supported, or a
+        block is an iterator.
 
     Examples
     --------
@@ -48,7 +51,7 @@ def concatenate(blocks: Iterable[Any]) -> Any:
     >>> concatenate([(np.zeros(1), ["a"]), (np.ones(1), ["b"])])
     (array([0., 1.]), ['a', 'b'])
     """
-    kept = list(blocks)
+    kept = list(map(checked, blocks))
     if not kept:
         raise InvalidArgumentError("concatenate() needs at least one block, got none")
     if isinstance(kept[0], tuple):
@@ -69,12 +72,16 @@ def _concatenate(blocks: list[Any]) -> Any:
 
 
 def _function_for(first: Any, blocks: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    if any(isinstance(block, np.ma.MaskedArray) for block in blocks):
-        return _masked
-    if all(isinstance(block, np.ndarray) for block in blocks):
-        return _arrays
-    if isinstance(first, np.ndarray):
+    families = set(map(_family, blocks))
+    is_masked = any(isinstance(block, np.ma.MaskedArray) for block in blocks)
+    if families == {"array", "sparse"} and not is_masked:
+        return _sparse
+    if len(families) > 1:
         raise TypeError("their kinds differ")
+    if is_masked:
+        return _masked
+    if isinstance(first, np.ndarray):
+        return _arrays
     if isinstance(first, list):
         return _lists
     if is_sparse(first):
@@ -92,6 +99,15 @@ def _function_for(first: Any, blocks: Sequence[Any]) -> Callable[[list[Any]], An
     if hasattr(type(first), "__array_function__"):
         return np.concatenate
     raise TypeError("they are neither arrays, sparse matrices, data frames nor lists")
+
+
+def _family(block: Any) -> str:
+    """Return what blocks that are concatenated have in common."""
+    if isinstance(block, np.ndarray | list):
+        return "array" if isinstance(block, np.ndarray) else "list"
+    if hasattr(block, "iloc"):  # of pandas, or of a library with subclasses of its frames
+        return f"frame of {block.ndim} dimensions"
+    return "sparse" if is_sparse(block) else _package(block)
 
 
 def is_sparse(value: Any) -> bool:
@@ -198,13 +214,18 @@ def _lists(blocks: list[list[Any]]) -> list[Any]:
 
 
 def _sparse(blocks: list[Any]) -> Any:
-    """Stack in the format of the first block; for CSR this copies the buffers only."""
-    return sys.modules["scipy.sparse"].vstack(blocks, format=blocks[0].format)
+    """Stack in the format of the first sparse block; for CSR this copies the buffers only."""
+    first = next(filter(is_sparse, blocks))
+    if first.ndim != 2:
+        raise TypeError("sparse arrays must have two axes")
+    own = [block if is_sparse(block) else type(first)(block) for block in blocks]
+    return sys.modules["scipy.sparse"].vstack(own, format=first.format)
 
 
 def _tables(blocks: list[Any]) -> Any:
-    """Concatenate tables; columns that are null or missing in some get the type of the others."""
-    return sys.modules["pyarrow"].concat_tables(blocks, promote_options="default")
+    """Concatenate tables; columns that are null in some get the type of the others."""
+    named = match_columns(blocks)
+    return sys.modules["pyarrow"].concat_tables(named, promote_options="default")
 
 
 def _data_arrays(blocks: list[Any]) -> Any:
@@ -226,7 +247,9 @@ def _labelled(blocks: list[Any], dim: Hashable, **options: Any) -> Any:
 
 
 def _frames(blocks: list[Any]) -> Any:
-    """Concatenate data frames or series; categories are united."""
+    """Concatenate data frames or series; columns are matched, and categories united."""
+    if labels_of(blocks[0]) is not None:
+        blocks = match_columns(blocks)
     first = blocks[0]
     library = sys.modules[_package(first)]
     if not hasattr(first, "iloc"):  # an index, or a frame of another library
@@ -242,6 +265,47 @@ def _frames(blocks: list[Any]) -> Any:
                 for block, column in zip(blocks, united, strict=True):
                     block.isetitem(at, column)
     return library.concat(blocks)
+
+
+def labels_of(block: Any) -> list[Any] | None:
+    """Return the names of the columns of a frame or a table; None if a block has none."""
+    if is_table(block):
+        return list(block.column_names)
+    return list(block.columns) if hasattr(block, "iloc") and block.ndim == 2 else None
+
+
+def match_columns(blocks: Sequence[Any]) -> list[Any]:
+    """Return frames or tables with their columns in the order of the first one's.
+
+    Blocks with neither columns nor rows, which Ray Data has, are left out if others have columns.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If their names differ.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frames = [pd.DataFrame({"a": [1], "b": [2]}), pd.DataFrame({"b": [3], "a": [4]})]
+    >>> [list(frame) for frame in match_columns(frames)]
+    [['a', 'b'], ['a', 'b']]
+    """
+    kept = [block for block in blocks if labels_of(block) or len(block)] or list(blocks[:1])
+    labels = labels_of(kept[0]) or []
+    return [_with_columns(block, labels) for block in kept]
+
+
+def _with_columns(block: Any, labels: list[Any]) -> Any:
+    own = labels_of(block) or []
+    if own == labels:
+        return block
+    if len(own) != len(labels) or len(set(own)) != len(own) or set(own) != set(labels):
+        raise InvalidArgumentError(
+            f"blocks differ in their columns: {labels} and {own}; give all of them the same, for "
+            "instance with map_blocks"
+        )
+    return block.select(labels) if is_table(block) else block[labels]
 
 
 def unite_categories(library: Any, columns: list[Any]) -> list[Any]:
@@ -282,7 +346,7 @@ def count_rows(block: Any) -> int:
     Raises
     ------
     InvalidArgumentError
-        If it is a Dataset of xarray.
+        If it is a Dataset of xarray, or an iterator.
 
     Examples
     --------
@@ -295,7 +359,7 @@ def count_rows(block: Any) -> int:
     if shape:
         return int(shape[0])
     _refuse_dataset(block)
-    return len(block)
+    return len(checked(block))
 
 
 def take_rows(block: Any, rows: npt.NDArray[Any] | slice) -> Any:

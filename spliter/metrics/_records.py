@@ -25,6 +25,7 @@ import numpy.typing as npt
 from spliter._grid import IntArray
 from spliter._planner import Location
 from spliter._read_ahead import LookAhead
+from spliter._unsupported import checked
 from spliter.metrics._prometheus import Totals
 
 MAX_SPLITS: Final = 64
@@ -127,6 +128,7 @@ class MeasuredBlocks(Iterator[Any]):
         self._begun = self._given = self._cpu = 0.0
         self._thread = 0
         self._has_ended = False
+        self._kind: type | None = None  # of the last block: most loops have blocks of one kind
 
     def __next__(self) -> Any:
         asked = time.perf_counter()
@@ -135,7 +137,12 @@ class MeasuredBlocks(Iterator[Any]):
         else:
             self._begun, self._cpu, self._thread = asked, time.thread_time(), threading.get_ident()
         try:
-            return next(self._blocks)
+            block = next(self._blocks)
+            kind = type(block)
+            if kind is not self._kind or kind is tuple:
+                checked(block)
+                self._kind = kind
+            return block
         except StopIteration:
             if not self._has_ended:
                 RECORDS.add(self._end())

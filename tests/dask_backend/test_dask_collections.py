@@ -18,6 +18,7 @@ from distributed import Client, Event
 
 import spliter
 from spliter import (
+    InvalidArgumentError,
     LazyCollectionError,
     Partition,
     UnknownItemIndexError,
@@ -80,6 +81,29 @@ def test_bag(client: Client) -> None:
     bag = db.from_sequence(range(50), npartitions=5).persist()
     found = gathered(client, split(bag))
     assert sorted(item for block in found.values() for item in block) == list(range(50))
+
+
+def rows_of(partition: Partition) -> list[int]:
+    return [sum(1 for _ in block) for block in partition]
+
+
+def test_bag_of_iterators_is_refused(client: Client) -> None:
+    numbers = db.from_sequence(range(50), npartitions=5)
+    once = numbers.map_partitions(lambda part: (2 * number for number in part)).persist()
+    with pytest.raises(InvalidArgumentError, match=r"an iterator \(generator\).*\(list\)"):
+        client.gather(split(once).map(rows_of))
+    again = numbers.map_partitions(lambda part: map(abs, part)).map_partitions(list).persist()
+    parts = split(again)
+    for _ in range(2):
+        assert sum(map(sum, client.gather(parts.map(rows_of)))) == 50
+
+
+def test_aligned_iterators_are_refused(client: Client) -> None:
+    worker = min(client.scheduler_info(n_workers=-1)["workers"])
+    rows: list[Any] = [client.submit(list, (at, 1), workers=[worker]) for at in range(3)]
+    once = [client.submit(iter, [at, 1], workers=[worker], pure=False) for at in range(3)]
+    with pytest.raises(InvalidArgumentError, match=r"an iterator \(list_iterator\)"):
+        client.gather(split(rows, once).map(rows_of))
 
 
 def test_lists_of_futures_and_of_delayed(client: Client) -> None:

@@ -60,7 +60,9 @@ class LocalLocator:
 
             return not belongs_to_cluster(_first(collection))
         if isinstance(collection, list | tuple):
-            return not collection or is_block(collection[0])
+            if not collection or is_block(collection[0]):
+                return True
+            return hasattr(type(collection[0]), "__next__")  # an iterator, which open() refuses
         return (isinstance(collection, np.memmap) or _is_zarr(collection)) and collection.ndim > 0
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:

@@ -12,6 +12,8 @@ from typing import Any
 
 import xarray as xr
 
+from spliter import InvalidArgumentError
+
 
 @dataclass(frozen=True, eq=False)
 class ChunkedVariable:
@@ -34,8 +36,14 @@ class ChunkedVariable:
     coordinate: bool
 
     def around(self, chunk: Any) -> xr.Variable:
-        """Return a chunk as a variable, without a copy."""
-        return xr.Variable(self.dims, chunk, self.attrs)
+        """Return a chunk as a variable, without a copy; refuse what is no array."""
+        try:
+            return xr.Variable(self.dims, chunk, self.attrs)
+        except ValueError as error:
+            raise InvalidArgumentError(
+                f"a chunk of {self.name!r} is a {type(chunk).__name__}, which xarray cannot use "
+                f"({error}); convert the chunks to NumPy arrays, as by map_blocks"
+            ) from error
 
 
 @dataclass(frozen=True, eq=False)
