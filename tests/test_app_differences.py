@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.linear_model import SGDClassifier
+from sklearn.naive_bayes import MultinomialNB
 
 from spliter import InvalidArgumentError, gather, split
 from spliter_apps import (
@@ -341,6 +342,13 @@ def test_masked_blocks_of_partial_fit(name: str) -> None:
     members[name][1] = masked(members[name][1])
     with pytest.raises(InvalidArgumentError, match=rf"block \(1,.* of {name}: masked"):
         partial_fit(SGDClassifier(), **members, classes=[0, 1])
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_labels_of_several_kinds_of_partial_fit(in_order: bool) -> None:
+    y = [*Y[:-1], Y[-1].astype(str)]
+    with pytest.raises(InvalidArgumentError, match="one kind, got strings and numbers"):
+        partial_fit(MultinomialNB(), list(map(abs, X)), y, in_order=in_order, classes=[0, 1])
 
 
 @pytest.mark.parametrize("use", [*FITS, *METHODS])

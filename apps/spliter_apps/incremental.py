@@ -10,16 +10,19 @@ is trained on the blocks there, one by one. Only the model moves::
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from spliter import InvalidArgumentError, Partition, Split, gather
 from spliter.backend import concatenate, count_rows, take_rows
 from spliter_apps._differences import Names, SameColumns, native, refuse_masked
+from spliter_apps._labels import check_one_kind
 from spliter_apps._row_values import split_with
 
 ONE_BLOCK_EACH = 2**31 - 1
@@ -72,7 +75,8 @@ def partial_fit(
     InvalidArgumentError
         If there is no ``partial_fit``, `passes` is less than 1, `X` has several blocks along
         axis 1, the columns of two blocks have other names or another order, elements are masked,
-        or the model refuses a block (by a ``ValueError`` or ``TypeError``); names the block.
+        labels are of several kinds, or the model refuses a block (by a ``ValueError`` or
+        ``TypeError``); names the block.
     AlignmentError, UnsupportedCollectionError, BlockLostError
         As for :func:`spliter.split`.
 
@@ -114,10 +118,11 @@ def partial_fit(
 
 @dataclass(frozen=True)
 class _Progress:
-    """A model, and the names of the columns of the blocks it was trained on."""
+    """A model, with the names of the columns and a label of the blocks it was trained on."""
 
     model: Any
     columns: list[Names] | None = None
+    label: npt.NDArray[Any] = dataclasses.field(default_factory=lambda: np.empty(0))
 
 
 def _runs(parts: Split) -> list[list[Partition]]:
@@ -140,7 +145,7 @@ def _learn(
     state: _Progress, names: Sequence[str], fit_params: Mapping[str, Any], *run: Partition
 ) -> _Progress:
     """Continue training with the blocks at a location; the body of a task."""
-    learner, columns = copy.deepcopy(state.model), SameColumns(state.columns)
+    learner, columns, label = copy.deepcopy(state.model), SameColumns(state.columns), state.label
     for index, block in itertools.chain.from_iterable(partition.items() for partition in run):
         columns.checked(block)
         members = block if len(names) > 1 else (block,)
@@ -149,13 +154,16 @@ def _learn(
         if not count_rows(block):
             continue
         first, *others = map(native, members)
+        if "y" in names and not hasattr(others[0], "tocsr"):
+            before, label = label, np.asarray(others[0])[:1]
+            check_one_kind([before, label])
         try:
             learner.partial_fit(first, **dict(zip(names[1:], others, strict=True)), **fit_params)
         except (ValueError, TypeError) as error:
             raise InvalidArgumentError(
                 f"{type(learner).__name__}.partial_fit, block {index}: {error}"
             ) from error
-    return _Progress(learner, columns.names)
+    return _Progress(learner, columns.names, label)
 
 
 class MiniBatches:
