@@ -49,7 +49,7 @@ def test_what_must_always_hold_is_there() -> None:
 
 
 def test_no_row_is_written_in_another_way() -> None:
-    text = PAGE.read_text(encoding="utf-8")
+    text, _, _ = PAGE.read_text(encoding="utf-8").partition("## Blocks that differ")
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     heads = [line for line in lines if line.startswith(("| --- ", "| no. "))]
     assert len(lines) == len(heads) + len(rows())
