@@ -27,10 +27,10 @@ from spliter._errors import InvalidArgumentError
 from spliter._materialize import CALL_NBYTES
 from spliter.backend.contents import (
     check_rows,
+    column_names,
     concatenate,
     count_rows,
     is_sparse,
-    labels_of,
     take_rows,
 )
 
@@ -221,7 +221,7 @@ def _kind(block: Any) -> Any:
         return tuple(map(_kind, block))
     # Of the class: a data frame may have a column of that name.
     dtype = block.dtype if hasattr(type(block), "dtype") else None
-    labels = None if isinstance(block, np.ndarray) else labels_of(block)
+    labels = None if isinstance(block, np.ndarray) else column_names(block)
     return type(block), dtype, getattr(block, "shape", ())[1:], labels and frozenset(labels)
 
 

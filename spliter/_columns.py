@@ -100,50 +100,6 @@ def select(block: Any, columns: list[Hashable] | None) -> Any:
     )
 
 
-def column_names(block: Any) -> list[Hashable] | None:
-    """Return the names of the columns of a frame or table in order; ``None`` for other blocks.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> column_names(pd.DataFrame({"a": [1], "b": [2]})), column_names(np.zeros((1, 2)))
-    (['a', 'b'], None)
-    """
-    if is_table(block):
-        return list(block.column_names)
-    return list(block.columns) if hasattr(block, "iloc") and block.ndim == 2 else None
-
-
-def order_columns(frame: Any, names: list[Hashable], whose: str, advice: str) -> Any:
-    """Return a frame with its columns in a given order.
-
-    Parameters
-    ----------
-    frame : DataFrame
-    names : list
-        Result of :func:`column_names` for another frame.
-    whose, advice : str
-        What the frame is, and what to do if it has other columns, for the error message.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it has other columns.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> list(order_columns(pd.DataFrame({"b": [1], "a": [2]}), ["a", "b"], "a frame", "rename it"))
-    ['a', 'b']
-    """
-    found = column_names(frame) or []
-    if found == names:
-        return frame
-    if len(found) != len(names) or set(found) != set(names):
-        raise InvalidArgumentError(f"{whose} has columns {found}, expected {names}; {advice}")
-    return select(frame, names)
-
-
 def is_structured(block: Any) -> bool:
     """Return whether a block is an array with fields."""
     return isinstance(block, np.ndarray) and block.dtype.names is not None

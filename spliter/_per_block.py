@@ -8,12 +8,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spliter._columns import column_names
 from spliter._errors import InvalidArgumentError
 from spliter._grid import UNKNOWN, BlockGrid
 from spliter._partition import Partition
 from spliter._template import Template
-from spliter.backend.contents import count_rows
+from spliter.backend.contents import column_names, count_rows
 
 RowCounts: TypeAlias = Literal["same", "unknown"]
 """Whether each block of results has as many rows as the block of the collection."""

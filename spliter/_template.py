@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spliter._columns import column_names, order_columns
 from spliter._errors import InvalidArgumentError
-from spliter.backend.contents import count_rows, is_sparse
+from spliter.backend.contents import column_names, count_rows, is_sparse, order_columns
 
 HINT = (
     "pass dtype= (and trailing_shape=) if the function returns arrays, or an empty result of it as "

@@ -158,8 +158,18 @@ def test_columns_are_matched_by_name(kind: Any) -> None:
     blocks = [kind({"a": [1], "b": [2]}), kind({"b": [4], "a": [3]})]
     assert concatenate(blocks)["a"].to_numpy().tolist() == [1, 3]
     for other in ({"a": [1]}, {"a": [1], "z": [2]}, {"a": [1], "b": [2], "z": [2]}):
-        with pytest.raises(InvalidArgumentError, match=r"\['a', 'b'\] and \['a'"):
+        with pytest.raises(InvalidArgumentError, match=r"columns \['a'.*expected \['a', 'b'\]"):
             concatenate([*blocks, kind(other)])
+
+
+def test_repeated_columns_are_refused_next_to_others() -> None:
+    frame = pd.DataFrame([[1, 2, 3]], columns=["a", "b", "b"])
+    assert concatenate([frame, frame]).shape == (2, 3)
+    for other in (["a", "b"], ["a", "a", "b"]):
+        blocks = [frame, pd.DataFrame([range(len(other))], columns=other)]
+        for several in (blocks, blocks[::-1]):
+            with pytest.raises(InvalidArgumentError, match="has columns"):
+                concatenate(several)
 
 
 def test_categories_of_columns_in_another_order_are_united() -> None:

@@ -248,7 +248,7 @@ def _labelled(blocks: list[Any], dim: Hashable, **options: Any) -> Any:
 
 def _frames(blocks: list[Any]) -> Any:
     """Concatenate data frames or series; columns are matched, and categories united."""
-    if labels_of(blocks[0]) is not None:
+    if column_names(blocks[0]) is not None:
         blocks = match_columns(blocks)
     first = blocks[0]
     library = sys.modules[_package(first)]
@@ -267,11 +267,48 @@ def _frames(blocks: list[Any]) -> Any:
     return library.concat(blocks)
 
 
-def labels_of(block: Any) -> list[Any] | None:
-    """Return the names of the columns of a frame or a table; None if a block has none."""
+def column_names(block: Any) -> list[Hashable] | None:
+    """Return the names of the columns of a frame or table in order; ``None`` for other blocks.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> column_names(pd.DataFrame({"a": [1], "b": [2]})), column_names(np.zeros((1, 2)))
+    (['a', 'b'], None)
+    """
     if is_table(block):
         return list(block.column_names)
     return list(block.columns) if hasattr(block, "iloc") and block.ndim == 2 else None
+
+
+def order_columns(frame: Any, names: list[Hashable], whose: str, advice: str) -> Any:
+    """Return a frame or table with its columns in a given order.
+
+    Parameters
+    ----------
+    frame : DataFrame or table
+    names : list
+        Result of :func:`column_names` for another frame.
+    whose, advice : str
+        What the frame is, and what to do if it has other columns, for the error message.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it has other columns.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> list(order_columns(pd.DataFrame({"b": [1], "a": [2]}), ["a", "b"], "a frame", "rename it"))
+    ['a', 'b']
+    """
+    found = column_names(frame) or []
+    if found == names:
+        return frame
+    if not len(found) == len(names) == len(set(found)) or set(found) != set(names):
+        raise InvalidArgumentError(f"{whose} has columns {found}, expected {names}; {advice}")
+    return frame.select(names) if is_table(frame) else frame[names]
 
 
 def match_columns(blocks: Sequence[Any]) -> list[Any]:
@@ -291,21 +328,10 @@ def match_columns(blocks: Sequence[Any]) -> list[Any]:
     >>> [list(frame) for frame in match_columns(frames)]
     [['a', 'b'], ['a', 'b']]
     """
-    kept = [block for block in blocks if labels_of(block) or len(block)] or list(blocks[:1])
-    labels = labels_of(kept[0]) or []
-    return [_with_columns(block, labels) for block in kept]
-
-
-def _with_columns(block: Any, labels: list[Any]) -> Any:
-    own = labels_of(block) or []
-    if own == labels:
-        return block
-    if len(own) != len(labels) or len(set(own)) != len(own) or set(own) != set(labels):
-        raise InvalidArgumentError(
-            f"blocks differ in their columns: {labels} and {own}; give all of them the same, for "
-            "instance with map_blocks"
-        )
-    return block.select(labels) if is_table(block) else block[labels]
+    kept = [block for block in blocks if column_names(block) or len(block)] or list(blocks[:1])
+    names = column_names(kept[0]) or []
+    advice = "give all blocks the same columns, for instance with map_blocks"
+    return [order_columns(block, names, "a block", advice) for block in kept]
 
 
 def unite_categories(library: Any, columns: list[Any]) -> list[Any]:
