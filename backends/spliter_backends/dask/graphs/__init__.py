@@ -1,0 +1,13 @@
+"""Run any Dask graph with one task per partition: :func:`partitioned`.
+
+``planner``      groups tasks into clusters: pure functions
+``clusters``     runs a cluster at a worker
+``coarse``       builds the graph that Dask runs
+``partitioned``  the object for Dask's ``scheduler=``
+"""
+
+from __future__ import annotations
+
+from spliter_backends.dask.graphs.partitioned import Partitioned
+
+__all__ = ["Partitioned"]

@@ -1,0 +1,91 @@
+"""Build the graph that Dask runs for the clusters of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from dask.typing import Key
+from dask.utils import key_split
+
+from spliter_backends.dask.graphs.clusters import ClusterTask, releases
+from spliter_backends.dask.graphs.planner import ALONE, Cluster, Output, Plan
+from spliter_backends.dask.internals.graphs import item_of, new_task
+
+
+@dataclass(frozen=True)
+class CoarseGraph:
+    """A graph of clusters.
+
+    Parameters
+    ----------
+    tasks : dict
+        Tasks by key.
+    pinned : dict
+        Workers on which a task should run.
+    wanted : list of hashable
+        Keys whose values are dicts with the wanted values.
+    """
+
+    tasks: dict[Key, Any]
+    pinned: dict[Key, Sequence[str]]
+    wanted: list[Key]
+
+    def layered(self, annotations: Mapping[str, Mapping[Key, Any]]) -> HighLevelGraph:
+        """Return the graph with its annotations, and those of tasks that stay as they are."""
+        by_type = {kind: dict(values) for kind, values in annotations.items()}
+        by_type.setdefault("workers", {}).update(self.pinned)
+        by_type.setdefault("allow_other_workers", {}).update(dict.fromkeys(self.pinned, True))
+        functions = {kind: values.get for kind, values in by_type.items()}
+        layer = MaterializedLayer(self.tasks, annotations=functions)
+        return HighLevelGraph({"partitioned": layer}, {"partitioned": set()})
+
+
+def build(plan: Plan, graph: Mapping[Key, Any], token: str, workers: Sequence[str]) -> CoarseGraph:
+    """Make a task of each cluster, and of each of its outputs if there are several.
+
+    Parameters
+    ----------
+    plan : Plan
+    graph : mapping
+        The tasks that the plan is about.
+    token : str
+        Distinguishes the keys of this graph from those of others.
+    workers : sequence of str
+        Worker of each partition.
+    """
+    tasks: dict[Key, Any] = {}
+    pinned: dict[Key, Sequence[str]] = {}
+    keys = [_key(cluster, graph, token, at) for at, cluster in enumerate(plan.clusters)]
+    where: dict[Output, Key] = {}
+    for key, cluster in zip(keys, plan.clusters, strict=True):
+        if cluster.partition == ALONE:
+            tasks.update({each: graph[each] for each in cluster.keys})
+            continue
+        arguments = [*cluster.direct, *(where[output] for output in cluster.inputs)]
+        tasks[key] = new_task(key, _cluster_task(cluster, graph), arguments)
+        pinned[key] = [workers[cluster.partition]]
+        if cluster.ntasks == 1:
+            where.update(dict.fromkeys(cluster.outputs, key))
+            continue
+        for at, output in enumerate(cluster.outputs):
+            where[output] = (f"{key[0]}-output", key[1], at)
+            tasks[where[output]] = item_of(where[output], key, at)
+        for at, single in enumerate(cluster.singles, start=len(cluster.outputs)):
+            tasks[single] = item_of(single, key, at)
+    return CoarseGraph(tasks, pinned, [where[output] for output in plan.wanted])
+
+
+def _key(cluster: Cluster, graph: Mapping[Key, Any], token: str, at: int) -> tuple[str, int]:
+    return f"{key_split(cluster.keys[-1])}-partition-{token}", at
+
+
+def _cluster_task(cluster: Cluster, graph: Mapping[Key, Any]) -> ClusterTask:
+    nodes = tuple(graph[key] for key in cluster.keys)
+    outputs = tuple(output.keys for output in cluster.outputs)
+    kept = [*(key for keys in outputs for key in keys), *cluster.singles]
+    uses = [tuple(node.dependencies) for node in nodes]
+    released = releases(uses, cluster.keys, kept)
+    return ClusterTask(nodes, released, (*cluster.direct,), outputs, (*cluster.singles,))

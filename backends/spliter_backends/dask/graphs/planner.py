@@ -1,0 +1,376 @@
+r"""Group the tasks of a graph into clusters: tasks whose inputs lie in one partition, run as one.
+
+Pure functions on task graphs given as dependencies; no engine, no client, no data. Three steps::
+
+    x0  x1 | x2  x3      roots in depth-first order, cut into as many runs as there are partitions
+     |   |    |   |
+    s0  s1 | s2  s3      a task goes to the partition of its inputs             level 0
+      \ |    |  /
+       t0    t1                                                                 level 0
+         \  /
+          u              the inputs lie in two partitions: one of them crosses   level 1
+
+1. :func:`depth_first` orders the tasks so that values are used soon after they are made.
+2. A task goes to the partition with the largest sum, over its inputs, of 1 / (number of tasks that
+   use the input), so a value that all tasks use pulls none of them. Its **level** is the highest
+   level of its inputs, plus one for each input that comes from another partition.
+3. The tasks of one partition and level are a **cluster**. Clusters cannot form a circle: a value
+   that leaves its partition raises the level.
+
+All steps take time linear in the tasks and their dependencies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, Final
+
+from dask.typing import Key
+
+from spliter import InvalidArgumentError
+
+ALONE: Final = -1
+"""Partition of tasks that stay single tasks."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """Values of a cluster that the same other clusters use; they travel as one.
+
+    Parameters
+    ----------
+    cluster : int
+        Index of the cluster that makes them.
+    keys : tuple of hashable
+        Their keys, in the order in which they are made.
+    """
+
+    cluster: int
+    keys: tuple[Key, ...]
+
+
+@dataclass
+class Cluster:
+    """Tasks that run as one.
+
+    Parameters
+    ----------
+    partition : int
+        Partition in which they run; `ALONE` for a task that stays a single one.
+    level : int
+        Number of times that values have crossed partitions before.
+    keys : list of hashable
+        Tasks in depth-first order.
+    inputs : list of Output
+        Values of other clusters.
+    direct : list of hashable
+        Keys of single tasks, or of values that no task of the graph makes.
+    outputs : list of Output
+        Values that other clusters use, or that are wanted.
+    singles : list of hashable
+        Values that single tasks use: each becomes a task of its own.
+    """
+
+    partition: int
+    level: int
+    keys: list[Key] = field(default_factory=list)
+    inputs: list[Output] = field(default_factory=list)
+    direct: list[Key] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    singles: list[Key] = field(default_factory=list)
+
+    @property
+    def ntasks(self) -> int:
+        """Number of tasks: the cluster, and each of its outputs if there are several."""
+        outputs = len(self.outputs) + len(self.singles)
+        return 1 + (outputs if outputs > 1 or self.singles else 0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Clusters of a graph, and where the wanted values come from.
+
+    Parameters
+    ----------
+    clusters : list of Cluster
+        In an order in which they can run.
+    wanted : list of Output
+        Wanted values that clusters make.
+    """
+
+    clusters: list[Cluster]
+    wanted: list[Output]
+
+    @property
+    def ntasks(self) -> int:
+        """Number of tasks that run the clusters."""
+        return sum(cluster.ntasks for cluster in self.clusters)
+
+
+def plan_clusters(
+    dependencies: Mapping[Key, Sequence[Key]],
+    wanted: Collection[Key],
+    partitions: Sequence[int],
+    *,
+    held: Mapping[Key, int] | None = None,
+    constants: Collection[Key] = (),
+    floating: Collection[Key] = (),
+    alone: Collection[Key] = (),
+) -> Plan:
+    """Group the tasks of a graph into clusters.
+
+    Parameters
+    ----------
+    dependencies : mapping of hashable to sequence of hashable
+        The keys that each task needs. A key that is no task is a value that exists.
+    wanted : collection of hashable
+        Keys of tasks whose values are wanted.
+    partitions : sequence of int
+        Number of partitions at each location; partitions are numbered through all of them.
+    held : mapping of hashable to int, optional
+        Locations of existing values, as far as they are known. Those at one location are cut, in
+        the order in which tasks use them, into as many runs as it has partitions.
+    constants : collection of hashable
+        Tasks without dependencies that are values: no task goes where they are.
+    floating : collection of hashable
+        Small constants: they are copied to every cluster that uses them.
+    alone : collection of hashable
+        Tasks that stay single tasks.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InvalidArgumentError
+        If tasks depend on each other in a circle, or there is no partition.
+
+    Examples
+    --------
+    >>> chunks = {f"x{n}": [] for n in range(4)} | {f"s{n}": [f"x{n}"] for n in range(4)}
+    >>> plan = plan_clusters(chunks | {"sum": ["s0", "s1", "s2", "s3"]}, ["sum"], [1, 1])
+    >>> for cluster in plan.clusters:
+    ...     print(cluster.partition, cluster.level, cluster.keys)
+    0 0 ['x0', 's0', 'x1', 's1']
+    1 0 ['x2', 's2', 'x3', 's3']
+    0 1 ['sum']
+    """
+    if sum(partitions) < 1:
+        raise InvalidArgumentError(f"there must be at least one partition, got {partitions!r}")
+    constants, floating, alone = frozenset(constants), frozenset(floating), frozenset(alone)
+    order = depth_first(dependencies, wanted)
+    placed = _place(order, dependencies, partitions, held or {})
+    moving = {
+        key: [each for each in dependencies[key] if each not in floating]
+        for key in order
+        if key not in floating
+    }
+    places = _assign(moving, sum(partitions), placed, constants, alone)
+    return _group(order, dependencies, wanted, places, floating, alone)
+
+
+def _place(
+    order: Sequence[Key],
+    dependencies: Mapping[Key, Sequence[Key]],
+    partitions: Sequence[int],
+    held: Mapping[Key, int],
+) -> dict[Key, int]:
+    """Return the partition of each existing value."""
+    at_location: list[dict[Key, None]] = [{} for _ in partitions]
+    for key in order:
+        for needed in dependencies[key]:
+            if needed in held and needed not in dependencies:
+                at_location[held[needed]][needed] = None
+    first = [0, *accumulate(partitions)]
+    return {
+        key: first[location] + at * partitions[location] // len(keys)
+        for location, keys in enumerate(at_location)
+        for at, key in enumerate(keys)
+    }
+
+
+def _assign(
+    dependencies: Mapping[Key, Sequence[Key]],
+    partitions: int,
+    placed: Mapping[Key, int],
+    constants: frozenset[Key],
+    alone: frozenset[Key],
+) -> dict[Key, tuple[int, int]]:
+    """Return the partition and the level of each task, given those in depth-first order."""
+    users = Counter(needed for needs in dependencies.values() for needed in needs)
+    weight = {
+        key: 0.0 if key in constants or number >= MANY else 1 / number
+        for key, number in users.items()
+    }
+    roots = [
+        key
+        for key, needs in dependencies.items()
+        if key not in constants and key not in alone and not any(weight[each] for each in needs)
+    ]
+    run = {key: at * partitions // len(roots) for at, key in enumerate(roots)}
+    places: dict[Key, tuple[int, int]] = {key: (at, 0) for key, at in placed.items()}
+
+    def place(key: Key, at: int) -> None:
+        level = 0
+        for needed in dependencies[key]:
+            if needed in dependencies:
+                if needed not in places:
+                    place(needed, run.get(needed, max(at, 0)))
+                there, before = places[needed]
+                level = max(level, before + (there != at))
+        places[key] = (at, level)
+
+    for key, needs in dependencies.items():
+        if key in constants or key in run:
+            continue  # until a task uses it
+        pull: dict[int, float] = {}
+        waiting = []
+        for needed in needs:
+            if needed in places:
+                at = places[needed][0]
+                if at != ALONE:
+                    pull[at] = pull.get(at, 0.0) + weight[needed]
+            elif needed in run:
+                waiting.append(needed)
+        # A root joins data that it is used with, such as a persisted array.
+        joined = max(pull, key=pull.__getitem__, default=-1)
+        for needed in waiting:
+            joins = len(waiting) == 1 and pull.get(joined, -1.0) >= weight[needed]
+            at = joined if joins else run[needed]
+            place(needed, at)
+            pull[at] = pull.get(at, 0.0) + weight[needed]
+        if key in alone:
+            place(key, ALONE)
+            places[key] = (ALONE, places[key][1] + 1)
+            continue
+        most = max(pull.values(), default=0.0)
+        made = [places[each] for each in needs if each in places and each in dependencies]
+        best = [at for at, each in pull.items() if each >= most - ROUNDING] or [0]
+        place(key, min(best, key=lambda at: _level(at, made)))
+    for key in roots:
+        if key not in places:
+            place(key, run[key])
+    return places
+
+
+def _level(partition: int, inputs: Sequence[tuple[int, int]]) -> int:
+    return max((level + (at != partition) for at, level in inputs), default=0)
+
+
+def _group(
+    order: Sequence[Key],
+    dependencies: Mapping[Key, Sequence[Key]],
+    wanted: Collection[Key],
+    places: Mapping[Key, tuple[int, int]],
+    floating: frozenset[Key],
+    alone: frozenset[Key],
+) -> Plan:
+    """Make the clusters, and what travels between them."""
+    clusters: dict[Any, Cluster] = {}
+    of: dict[Key, Any] = {}
+    for key in order:
+        if key not in floating:
+            at = of[key] = (ALONE, key) if key in alone else places[key]
+            clusters.setdefault(at, Cluster(*places[key]))
+    # Keys by consumer, for each cluster; single tasks get each value under its own key.
+    sent: dict[Any, dict[Any, dict[Key, None]]] = {at: {} for at in clusters}
+    singles: dict[Any, dict[Key, None]] = {at: {} for at in clusters}
+    direct: dict[Any, dict[Key, None]] = {at: {} for at in clusters}
+    copied: dict[Any, dict[Key, None]] = {at: {} for at in clusters}
+    for key in order:
+        if key in floating:
+            continue
+        at = of[key]
+        for needed in dependencies[key]:
+            if needed in floating:
+                if needed not in copied[at]:
+                    copied[at][needed] = None
+                    clusters[at].keys.append(needed)
+            elif (there := of.get(needed)) is None or needed in alone:
+                direct[at][needed] = None
+            elif there == at:
+                pass
+            elif key in alone:
+                singles[there][needed] = None
+            else:
+                sent[there].setdefault(at, {})[needed] = None
+        clusters[at].keys.append(key)
+    for key in wanted:
+        if key in of:
+            sent[of[key]].setdefault(WANTED, {})[key] = None
+    ordered = sorted(clusters.items(), key=lambda item: (item[1].level, item[1].partition))
+    number = {at: index for index, (at, _) in enumerate(ordered)}
+    results: list[Output] = []
+    for at, cluster in ordered:
+        cluster.direct, cluster.singles = [*direct[at]], [*singles[at]]
+        outputs: dict[tuple[Key, ...], Output] = {}
+        for consumer, keys in sent[at].items():
+            output = outputs.setdefault((*keys,), Output(number[at], (*keys,)))
+            (results if consumer is WANTED else clusters[consumer].inputs).append(output)
+        cluster.outputs = [*outputs.values()]
+    return Plan([cluster for _, cluster in ordered], results)
+
+
+WANTED: Final = object()
+"""Consumer of wanted values."""
+
+MANY: Final = 16
+"""Tasks from which on a value that they use is for all: it pulls none of them."""
+
+ROUNDING: Final = 1e-9
+"""Sums of fractions that differ by less are equal."""
+
+
+def depth_first(dependencies: Mapping[Key, Sequence[Key]], wanted: Collection[Key]) -> list[Key]:
+    """Order the keys that `wanted` needs: each after those that it depends on, as late as possible.
+
+    Parameters
+    ----------
+    dependencies : mapping of hashable to sequence of hashable
+        The keys that each task needs, in the order in which they are to be made. Keys that are in
+        no task are left out.
+    wanted : collection of hashable
+
+    Returns
+    -------
+    list of hashable
+
+    Raises
+    ------
+    InvalidArgumentError
+        If tasks depend on each other in a circle.
+
+    Examples
+    --------
+    >>> depth_first({"a": [], "b": [], "c": ["a"], "d": ["c", "b"]}, ["d"])
+    ['a', 'c', 'b', 'd']
+    """
+    order: list[Key] = []
+    finished: set[Key] = set()
+    started: set[Key] = set()
+    for first in wanted:
+        stack = [first]
+        while stack:
+            key = stack[-1]
+            if key in finished or key not in dependencies:
+                stack.pop()
+                continue
+            if key in started:
+                stack.pop()
+                finished.add(key)
+                order.append(key)
+                continue
+            started.add(key)
+            for needed in reversed(dependencies[key]):
+                if needed in dependencies and needed not in finished:
+                    if needed in started:  # and not finished: it waits for `key`
+                        raise InvalidArgumentError(
+                            f"the tasks {needed!r} and {key!r} need each other; a graph must not "
+                            "have circles"
+                        )
+                    stack.append(needed)
+    return order
