@@ -1,6 +1,6 @@
 r"""Group the tasks of a graph into clusters: tasks whose inputs lie in one partition, run as one.
 
-Pure functions on task graphs given as dependencies; no engine, no client, no data. Three steps::
+Pure functions on task graphs given as dependencies; no engine, no client, no data. Five steps::
 
     x0  x1 | x2  x3      roots in depth-first order, cut into as many runs as there are partitions
      |   |    |   |
@@ -10,12 +10,20 @@ Pure functions on task graphs given as dependencies; no engine, no client, no da
          \  /
           u              the inputs lie in two partitions: one of them crosses   level 1
 
-1. :func:`depth_first` orders the tasks so that values are used soon after they are made.
+1. :func:`depth_first` orders the tasks so that values are used soon after they are made. Values
+   that exist are cut in this order into as many runs as their location has partitions.
 2. A task goes to the partition with the largest sum, over its inputs, of 1 / (number of tasks that
-   use the input), so a value that all tasks use pulls none of them. Its **level** is the highest
-   level of its inputs, plus one for each input that comes from another partition.
-3. The tasks of one partition and level are a **cluster**. Clusters cannot form a circle: a value
-   that leaves its partition raises the level.
+   use the input). Constants pull no task, nor do values that are used by `MANY` tasks and by more
+   than a partition has sources: such a value is for all, like a mean. Among equal partitions the
+   task takes the one in which its level is lowest.
+3. A task that nothing pulls is a root. Those of one depth are cut into equal runs, as many as there
+   are partitions; a root whose first user needs no other root, but a value that is placed already,
+   joins that one as long as its partition has fewer roots than its share.
+4. The **level** of a task is the highest of its inputs, where an input that is used in another
+   partition than its own, or in several, counts one more. A task of which the only user waits for
+   nothing but values for all partitions runs with that user, so that its value is not kept.
+5. The tasks of one partition and level are a **cluster**. Clusters cannot form a circle: a value
+   that leaves its partition raises the level of all its users.
 
 All steps take time linear in the tasks and their dependencies.
 """
@@ -169,7 +177,9 @@ def plan_clusters(
         for key in order
         if key not in floating
     }
-    places = _assign(moving, sum(partitions), placed, constants, alone)
+    partition = _assign(moving, sum(partitions), placed, constants, alone)
+    level = _levels(moving, partition)
+    places = {key: (partition[key], level[key]) for key in moving}
     return _group(order, dependencies, wanted, places, floating, alone)
 
 
@@ -199,66 +209,113 @@ def _assign(
     placed: Mapping[Key, int],
     constants: frozenset[Key],
     alone: frozenset[Key],
-) -> dict[Key, tuple[int, int]]:
-    """Return the partition and the level of each task, given those in depth-first order."""
+) -> dict[Key, int]:
+    """Return the partition of each task, given the tasks in depth-first order."""
+    depth: dict[Key, int] = {}
+    for key, needs in dependencies.items():
+        made = [depth[each] for each in needs if each in depth]
+        if key not in constants:
+            depth[key] = 1 + max(made, default=-1)
     users = Counter(needed for needs in dependencies.values() for needed in needs)
+    sources = len(placed) + sum(at == 0 for at in depth.values())
+    many = max(MANY, sources / partitions)
     weight = {
-        key: 0.0 if key in constants or number >= MANY else 1 / number
+        key: 0.0 if key in constants or number >= many else 1 / number
         for key, number in users.items()
     }
-    roots = [
-        key
-        for key, needs in dependencies.items()
-        if key not in constants and key not in alone and not any(weight[each] for each in needs)
-    ]
-    run = {key: at * partitions // len(roots) for at, key in enumerate(roots)}
-    places: dict[Key, tuple[int, int]] = {key: (at, 0) for key, at in placed.items()}
+    run = _runs(dependencies, depth, partitions, weight, alone)
+    room = Counter(run.values())
+    places: dict[Key, int] = dict(placed)
+    level = dict.fromkeys(placed, 0)
+
+    def level_at(key: Key, at: int) -> int:
+        made = [each for each in dependencies[key] if each in level]
+        return max((level[each] + (places[each] != at) for each in made), default=0)
 
     def place(key: Key, at: int) -> None:
-        level = 0
         for needed in dependencies[key]:
-            if needed in dependencies:
-                if needed not in places:
-                    place(needed, run.get(needed, max(at, 0)))
-                there, before = places[needed]
-                level = max(level, before + (there != at))
-        places[key] = (at, level)
+            if needed in constants and needed not in places:
+                places[needed], level[needed] = max(at, 0), 0
+        places[key], level[key] = at, level_at(key, at)
 
     for key, needs in dependencies.items():
-        if key in constants or key in run:
+        if key in constants:
+            if key not in users:
+                place(key, 0)
+            continue  # until a task uses it
+        if key in run:
+            if not weight.get(key):
+                place(key, run[key])
             continue  # until a task uses it
         pull: dict[int, float] = {}
         waiting = []
         for needed in needs:
-            if needed in places:
-                at = places[needed][0]
-                if at != ALONE:
-                    pull[at] = pull.get(at, 0.0) + weight[needed]
-            elif needed in run:
+            if needed in run and needed not in places:
                 waiting.append(needed)
-        # A root joins data that it is used with, such as a persisted array.
-        joined = max(pull, key=pull.__getitem__, default=-1)
+            elif needed in places and places[needed] != ALONE:
+                at = places[needed]
+                pull[at] = pull.get(at, 0.0) + weight[needed]
+        joined = max(pull, key=pull.__getitem__, default=ALONE)
         for needed in waiting:
-            joins = len(waiting) == 1 and pull.get(joined, -1.0) >= weight[needed]
-            at = joined if joins else run[needed]
+            at = run[needed]
+            if len(waiting) == 1 and pull.get(joined) and room[joined] > 0:
+                at = joined
+            room[at] -= 1
             place(needed, at)
             pull[at] = pull.get(at, 0.0) + weight[needed]
-        if key in alone:
-            place(key, ALONE)
-            places[key] = (ALONE, places[key][1] + 1)
-            continue
         most = max(pull.values(), default=0.0)
-        made = [places[each] for each in needs if each in places and each in dependencies]
         best = [at for at, each in pull.items() if each >= most - ROUNDING] or [0]
-        place(key, min(best, key=lambda at: _level(at, made)))
-    for key in roots:
-        if key not in places:
-            place(key, run[key])
+        place(key, ALONE if key in alone else min(best, key=lambda at: level_at(key, at)))
     return places
 
 
-def _level(partition: int, inputs: Sequence[tuple[int, int]]) -> int:
-    return max((level + (at != partition) for at, level in inputs), default=0)
+def _runs(
+    dependencies: Mapping[Key, Sequence[Key]],
+    depth: Mapping[Key, int],
+    partitions: int,
+    weight: Mapping[Key, float],
+    alone: frozenset[Key],
+) -> dict[Key, int]:
+    """Return the partitions of tasks that no input pulls: those of one depth in equal runs."""
+    by_depth: dict[int, list[Key]] = {}
+    for key, at in depth.items():
+        if key not in alone and not any(weight[each] for each in dependencies[key]):
+            by_depth.setdefault(at, []).append(key)
+    return {
+        key: at * partitions // len(keys)
+        for keys in by_depth.values()
+        for at, key in enumerate(keys)
+    }
+
+
+def _levels(
+    dependencies: Mapping[Key, Sequence[Key]], partition: Mapping[Key, int]
+) -> dict[Key, int]:
+    """Return the level of each task."""
+    user: dict[Key, Key] = {}
+    several: set[Key] = set()  # users
+    common: set[Key] = set()  # users in several partitions
+    for key, needs in dependencies.items():
+        for needed in needs:
+            other = user.setdefault(needed, key)
+            if other != key:
+                several.add(needed)
+                if partition[other] != partition[key]:
+                    common.add(needed)
+    leaving = common | {
+        needed
+        for needed, key in user.items()
+        if partition.get(needed) != partition[key] or partition[key] == ALONE
+    }
+    level: dict[Key, int] = {}
+    for key, needs in dependencies.items():
+        level[key] = max((level[n] + (n in leaving) for n in needs if n in level), default=0)
+    for key in reversed(dependencies):
+        # Not earlier than needed, if the only user waits for nothing but values for all.
+        if key in user and key not in several and key not in leaving:
+            if all(n == key or n in common for n in dependencies[user[key]]):
+                level[key] = level[user[key]]
+    return level
 
 
 def _group(
