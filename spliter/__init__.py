@@ -50,6 +50,7 @@ from spliter._grid import BlockGrid
 from spliter._materialize import Materialization
 from spliter._open import split
 from spliter._partition import Partition
+from spliter._partitioned import partitioned
 from spliter._planner import Location
 from spliter._progress import as_completed, progress
 from spliter._results import gather, reduce
@@ -103,6 +104,7 @@ __all__ = [
     "batches",
     "gather",
     "is_collection",
+    "partitioned",
     "progress",
     "reduce",
     "split",

@@ -15,6 +15,7 @@ DECLARED = (
         frozenset({"dask", "distributed"}),
         "distributed",
         "dask",
+        graphs=True,
     ),
     Declaration(
         "dataclay",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -379,6 +379,30 @@ class SupportsClose(Protocol):
         ...
 
 
+class GraphScheduler(Protocol):
+    """Runs task graphs of an engine at the granularity of partitions: see ``partitioned``."""
+
+    def __call__(self, graph: Any, keys: Any, **options: Any) -> Any:
+        """Return the values of `keys`, nested as they are; called by the engine's collections."""
+        ...
+
+    def persist(self, collections: Any, **options: Any) -> Any:
+        """Compute collections and keep their blocks in the engine's memory."""
+        ...
+
+    def explain(self, *collections: Any) -> Any:
+        """Return a description, with a readable ``repr``, of what would run; runs nothing."""
+        ...
+
+    def __enter__(self) -> Self:
+        """Run all collections of the engine so until the exit; may be nested."""
+        ...
+
+    def __exit__(self, *error: object) -> None:
+        """Restore what was in force before."""
+        ...
+
+
 @dataclass(frozen=True)
 class Declaration:
     """A backend's metadata, available without importing it.
@@ -396,6 +420,8 @@ class Declaration:
         Extras of SplIter, separated by commas, that install its requirements.
     keywords : frozenset of str
         Keywords that the engine's decorators pass to a task decorated below them.
+    graphs : bool
+        Whether ``partitioned()`` without arguments uses this backend.
     """
 
     name: str
@@ -403,6 +429,7 @@ class Declaration:
     engine: str | None = None
     extra: str | None = None
     keywords: frozenset[str] = frozenset()
+    graphs: bool = False
 
 
 @dataclass(frozen=True)
@@ -421,9 +448,14 @@ class Backend:
     executor : callable or None
         Makes an executor for blocks found by *another* backend's locator, for engines
         that run tasks over other engines' data.
+    partitioned : callable or None
+        Takes a client of the engine (or ``None``: the current one) and the partitions per location
+        (or ``None``), and returns the scheduler of :func:`spliter.partitioned`. Raises
+        ``InvalidArgumentError`` for anything that is not a client.
     """
 
     name: str
     locator: Locator | None
     executor_of_future: Callable[[Any], Executor | None]
     executor: Callable[[Blocks], Executor] | None = None
+    partitioned: Callable[[Any, int | None], GraphScheduler] | None = None

@@ -23,7 +23,7 @@ from spliter._errors import (
     UnsupportedCollectionError,
 )
 from spliter._unsupported import describe_type, explain_not_a_collection
-from spliter.backend.protocols import Backend, Declaration, Executor, Locator
+from spliter.backend.protocols import Backend, Declaration, Executor, GraphScheduler, Locator
 
 ENTRY_POINT_GROUP = "spliter.backends"
 COLLECTIONS_GROUP = "spliter.collections"
@@ -295,6 +295,50 @@ def is_collection(value: Any) -> bool:
         or (candidate.locator is not None and candidate.locator.recognises(value))
         for name, candidate in _candidates(value)
         if isinstance(candidate, Backend) or name in declared()
+    )
+
+
+def graph_scheduler(
+    client: Any, partitions_per_location: int | None, backend: str | None
+) -> GraphScheduler:
+    """Make the scheduler of ``partitioned``.
+
+    Parameters
+    ----------
+    client : object or None
+        The engine's client; ``None`` for the current one.
+    partitions_per_location : int or None
+        Partitions at each location.
+    backend : str or None
+        The name chosen by the caller.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `client` is not a client of an engine that runs graphs.
+    BackendNotUsableError
+        If the backend cannot be imported, or does not run graphs.
+    """
+    if backend is None and client is None:
+        names = [name for name, each in declared().items() if each.graphs]
+        found: list[Backend | BackendNotUsableError] = [load(names[0])]
+    elif backend is None:
+        found = [candidate for _, candidate in _candidates(client)]
+    else:
+        found = [load(backend)]
+    for candidate in found:
+        if isinstance(candidate, Backend) and candidate.partitioned is not None:
+            return candidate.partitioned(client, partitions_per_location)
+    if backend is not None:
+        raise BackendNotUsableError(
+            f"backend {backend!r} does not run graphs; call split and loop over the partitions"
+        )
+    for candidate in found:
+        if isinstance(candidate, BackendNotUsableError):
+            raise candidate
+    raise InvalidArgumentError(
+        "partitioned() takes a client of an engine that runs graphs, such as distributed.Client; "
+        f"got {describe_type(client)}"
     )
 
 

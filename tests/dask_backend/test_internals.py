@@ -92,7 +92,7 @@ def test_this_dask_is_known(client: Client) -> None:
         found[name] = client.run_on_scheduler(found_at_scheduler, name)
     found["batches"] = FEATURES["batches"]._check(client)
     found["pushes"] = FEATURES["pushes"]._check(client.scheduler_comm)
-    for name in ("spans", "unfused tasks", "pickling"):
+    for name in ("spans", "unfused tasks", "pickling", "task graphs"):
         found[name] = FEATURES[name]._check()
     assert found == dict.fromkeys(FEATURES, True)
 

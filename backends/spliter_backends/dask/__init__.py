@@ -5,6 +5,7 @@
 ``executor``   tasks pinned to workers
 ``client/``    runs in the program: pickle calls, send tasks in batches, query the scheduler
 ``worker/``    runs on workers: find, fetch, copy and iterate the blocks of a partition
+``graphs/``    runs any Dask graph with one task per partition
 ``scheduler/`` runs in the scheduler: release pins that cannot be honoured, bound its records
 ``dashboard``  a page of Dask's dashboard that shows partitions at their workers
 ``internals/`` every use of undocumented Dask
@@ -16,7 +17,8 @@ from __future__ import annotations
 
 from spliter.backend import Backend
 from spliter_backends.dask.executor import executor_of_future
+from spliter_backends.dask.graphs import Partitioned
 from spliter_backends.dask.locator import DaskLocator
 
-BACKEND = Backend("dask", DaskLocator(), executor_of_future)
+BACKEND = Backend("dask", DaskLocator(), executor_of_future, partitioned=Partitioned)
 """Loaded by the registry under the name ``"dask"``."""

@@ -3,6 +3,7 @@
 ``planner``      groups tasks into clusters: pure functions
 ``clusters``     runs a cluster at a worker
 ``coarse``       builds the graph that Dask runs
+``explain``      describes what would run
 ``partitioned``  the object for Dask's ``scheduler=``
 """
 

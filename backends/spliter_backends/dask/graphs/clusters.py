@@ -21,6 +21,8 @@ class ClusterTask:
         For each task, the values that nothing uses after it.
     direct : tuple of hashable
         Keys of the arguments that are single values.
+    received : tuple of tuple of hashable
+        Keys of the values in each of the other arguments, which are outputs of clusters.
     outputs : tuple of tuple of hashable
         Keys of the values that leave together.
     singles : tuple of hashable
@@ -30,8 +32,12 @@ class ClusterTask:
     nodes: tuple[Any, ...]
     released: tuple[tuple[Key, ...], ...]
     direct: tuple[Key, ...]
+    received: tuple[tuple[Key, ...], ...]
     outputs: tuple[tuple[Key, ...], ...]
     singles: tuple[Key, ...]
+
+    def __repr__(self) -> str:
+        return f"<cluster of {len(self.nodes)} tasks>"  # Dask logs it when a task fails
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the tasks.
@@ -39,18 +45,18 @@ class ClusterTask:
         Parameters
         ----------
         *arguments
-            The values of `direct`, then mappings from keys to values of other clusters.
+            The values of `direct`, then a tuple of values for each of `received`.
 
         Returns
         -------
-        dict or tuple
-            A dict of keys and values for each of `outputs`, then the values of `singles`; one dict
-            alone is not in a tuple.
+        tuple
+            A tuple of values for each of `outputs`, then the values of `singles`; if there is
+            nothing but one of `outputs`, that one.
         """
         single = len(self.direct)
         values: dict[Key, Any] = dict(zip(self.direct, arguments[:single], strict=True))
-        for outputs in arguments[single:]:
-            values.update(outputs)
+        for keys, outputs in zip(self.received, arguments[single:], strict=True):
+            values.update(zip(keys, outputs, strict=True))
         del arguments
         for node, released in zip(self.nodes, self.released, strict=True):
             try:
@@ -60,7 +66,7 @@ class ClusterTask:
                 raise
             for key in released:
                 del values[key]
-        left = [{key: values[key] for key in keys} for keys in self.outputs]
+        left = [tuple(values[key] for key in keys) for keys in self.outputs]
         if len(left) == 1 and not self.singles:
             return left[0]
         return (*left, *(values[key] for key in self.singles))

@@ -26,7 +26,7 @@ class CoarseGraph:
     pinned : dict
         Workers on which a task should run.
     wanted : list of hashable
-        Keys whose values are dicts with the wanted values.
+        Keys of the wanted outputs of the plan, whose values are tuples.
     """
 
     tasks: dict[Key, Any]
@@ -88,4 +88,5 @@ def _cluster_task(cluster: Cluster, graph: Mapping[Key, Any]) -> ClusterTask:
     kept = [*(key for keys in outputs for key in keys), *cluster.singles]
     uses = [tuple(node.dependencies) for node in nodes]
     released = releases(uses, cluster.keys, kept)
-    return ClusterTask(nodes, released, (*cluster.direct,), outputs, (*cluster.singles,))
+    received = tuple(output.keys for output in cluster.inputs)
+    return ClusterTask(nodes, released, (*cluster.direct,), received, outputs, (*cluster.singles,))

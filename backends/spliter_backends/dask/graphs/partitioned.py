@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import dask
+from dask.base import is_dask_collection
 from dask.core import flatten
 from dask.typing import Key
-from distributed import Client, get_client
+from distributed import CancelledError, Client, Future, get_client, wait
 
-from spliter import BackendNotUsableError, InvalidArgumentError
-from spliter_backends.dask.client.scheduler_calls import call_client, check_open
-from spliter_backends.dask.graphs.coarse import CoarseGraph, build
-from spliter_backends.dask.graphs.planner import plan_clusters
+from spliter import (
+    BackendNotUsableError,
+    ClientClosedError,
+    InvalidArgumentError,
+    UnsupportedCollectionError,
+)
+from spliter_backends.dask.client.scheduler_calls import call_client
+from spliter_backends.dask.graphs.coarse import build
+from spliter_backends.dask.graphs.explain import Explanation, explain_plan
+from spliter_backends.dask.graphs.planner import Plan, plan_clusters
 from spliter_backends.dask.internals.graphs import (
     constant_size,
+    final_expression,
     ordered_dependencies,
     special,
     task_graphs,
@@ -29,134 +39,194 @@ SMALL: Final = 4096
 
 
 @dataclass(frozen=True)
-class Decision:
-    """What happens to a graph.
+class _Planned:
+    """A graph that runs as clusters.
 
     Parameters
     ----------
-    before : int
-        Tasks of the graph; 0 if they were not counted.
-    coarse : CoarseGraph or None
-        The graph that runs instead; None if it is forwarded as it is.
-    annotations : dict
-        Annotations of tasks that stay as they are.
-    existing : list
-        Wanted keys whose values exist.
-    reason : str
-        Why it is forwarded.
+    tasks : dict
+        Dask's tasks.
+    annotations : mapping
+        Annotations of tasks, which stay single tasks.
+    plan : Plan
+    workers : list of str
+        Worker of each partition.
+    held : dict
+        Worker of each existing value.
     """
 
-    before: int
-    coarse: CoarseGraph | None
-    annotations: Any
-    existing: list[Key]
-    reason: str
+    tasks: dict[Key, Any]
+    annotations: Mapping[str, Mapping[Key, Any]]
+    plan: Plan
+    workers: list[str]
+    held: dict[Key, str]
 
-    def __str__(self) -> str:
-        if self.coarse is None:
-            return f"{self.before} tasks, forwarded to Dask as they are: {self.reason}"
-        return f"{self.before} tasks, run as {len(self.coarse.tasks)}"
+
+@dataclass(frozen=True)
+class _Forwarded:
+    """A graph that Dask runs as it is.
+
+    Parameters
+    ----------
+    reason : str
+    before : int
+        Tasks of the graph; 0 if they were not counted.
+    """
+
+    reason: str
+    before: int = 0
 
 
 class Partitioned:
-    """Dask's scheduler at the granularity of partitions."""
+    """Dask's scheduler at the granularity of partitions.
 
-    def __init__(self, client: Client | None, partitions_per_location: int | None) -> None:
+    Parameters
+    ----------
+    client : distributed.Client or None
+        ``None`` for the one that is current when something is computed.
+    partitions_per_location : int or None
+        Partitions at each worker; ``None`` for one per thread.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `client` is no client.
+    """
+
+    def __init__(self, client: Any, partitions_per_location: int | None) -> None:
         if client is not None and not isinstance(client, Client):
             raise InvalidArgumentError(
-                f"partitioned() takes a distributed.Client, got {type(client).__name__}"
+                f"partitioned() takes a distributed.Client, got {_type_of(client)}"
             )
-        self._client = client
+        self._client: Client | None = client
         self._partitions = partitions_per_location
+        self._entered: list[Any] = []
 
     @property
     def client(self) -> Client:
-        """The client that was given, or the current one."""
-        if self._client is None:
+        """The client that was given, or the current one.
+
+        Raises
+        ------
+        BackendNotUsableError
+            If there is none, it was closed or is asynchronous.
+        """
+        client = self._client
+        if client is None:
             try:
-                return get_client()
+                client = get_client()
             except ValueError as error:
                 raise BackendNotUsableError(
-                    "partitioned() needs a Dask cluster, and there is no client: make one, such as "
+                    "partitioned() needs a Dask cluster, and there is no client; make one, such as "
                     "client = distributed.Client(), or pass it: partitioned(client)"
                 ) from error
-        check_open(self._client)
-        return self._client
+        if client.status in ("closing", "closed"):
+            raise ClientClosedError(
+                "the Dask client of partitioned() is closed; pass an open one, or none to use the "
+                "current one"
+            )
+        if client.asynchronous:
+            raise BackendNotUsableError(
+                "the Dask client is asynchronous, and dask.compute waits; make the client with "
+                "asynchronous=False, or await client.compute(collection)"
+            )
+        return client
 
     def __call__(self, graph: Any, keys: Any, **options: Any) -> Any:
         """Compute keys of a graph (called by Dask)."""
         client = self.client
-        decision = self._decide(client, graph, [*flatten([keys])], options)
-        if decision.coarse is None:
+        wanted = [*flatten([keys])]
+        planned = self._plan(client, graph, wanted, options)
+        if isinstance(planned, _Forwarded):
             return client.get(graph, keys, **options)
-        wanted = [*decision.coarse.wanted, *decision.existing]
-        found = client.get(decision.coarse.layered(decision.annotations), wanted)
-        values: dict[Key, Any] = dict(
-            zip(decision.existing, found[len(decision.coarse.wanted) :], strict=True)
-        )
-        for outputs in found[: len(decision.coarse.wanted)]:
-            values.update(outputs)
+        coarse = build(planned.plan, planned.tasks, uuid.uuid4().hex, planned.workers)
+        single = [key for key in dict.fromkeys(wanted) if key not in planned.tasks]
+        single += planned.plan.direct
+        found = client.get(coarse.layered(planned.annotations), [*single, *coarse.wanted])
+        values: dict[Key, Any] = dict(zip(single, found, strict=False))
+        for output, made in zip(planned.plan.wanted, found[len(single) :], strict=True):
+            values.update(zip(output.keys, made, strict=True))
         return _filled(keys, values)
 
     def persist(self, collections: Any, **options: Any) -> Any:
         """Persist collections (called by Dask): forwarded to the client."""
         return self.client.persist(collections, **options)
 
-    def explain(self, *collections: Any) -> Decision:
-        """Say what would happen to collections, and run nothing."""
-        from dask._expr import FinalizeCompute
-        from dask.base import collections_to_expr
+    def explain(self, *collections: Any) -> Explanation:
+        """Describe what would run; run nothing.
 
-        expr = FinalizeCompute(collections_to_expr(collections, True)).optimize()
-        return self._decide(self.client, expr, [*flatten(expr.__dask_keys__())], {})
+        Parameters
+        ----------
+        *collections
+            Collections of Dask, to be computed together.
 
-    def __enter__(self) -> Partitioned:
-        self._config = dask.config.set(scheduler=self)
-        self._config.__enter__()
+        Returns
+        -------
+        Explanation
+
+        Raises
+        ------
+        UnsupportedCollectionError
+            If one of them is none of Dask's.
+        """
+        client = self.client
+        for collection in collections:
+            if not is_dask_collection(collection):
+                raise UnsupportedCollectionError(
+                    "explain() takes collections of Dask, such as arrays, DataFrames, bags and "
+                    f"delayed objects; got {_type_of(collection)}"
+                )
+        expr = final_expression(collections)
+        planned = self._plan(client, expr, [*flatten(expr.__dask_keys__())], {})
+        if isinstance(planned, _Forwarded):
+            return Explanation(planned.before, planned.before, planned.reason)
+        held = planned.held
+        nbytes: dict[Key, int] = {}
+        if held:
+            scheduler: Any = client.scheduler
+            query = functools.partial(scheduler.nbytes, keys=[*held], summary=False)
+            nbytes = call_client(client, query)
+        return explain_plan(planned.plan, len(planned.tasks), planned.workers, held, nbytes)
+
+    def __enter__(self) -> Self:
+        self._entered.append(dask.config.set(scheduler=self))
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        self._config.__exit__(*error)
+    def __exit__(self, *error: object) -> None:
+        self._entered.pop().__exit__(*error)
 
-    def _decide(self, client: Client, graph: Any, keys: Sequence[Key], options: Any) -> Decision:
-        def forward(reason: str, before: int = 0) -> Decision:
-            return Decision(before, None, {}, [], reason)
-
-        if client.asynchronous:
-            return forward("the client is asynchronous")
+    def _plan(
+        self, client: Client, graph: Any, keys: Sequence[Key], options: Mapping[str, Any]
+    ) -> _Planned | _Forwarded:
         if options or dask.get_annotations():
-            return forward("options or annotations hold for all tasks")
+            return _Forwarded("options or annotations hold for all tasks")
         if not task_graphs.usable():
-            return forward("this version of Dask differs from those tested")
+            return _Forwarded("this version of Dask differs from those tested")
         tasks, annotations = tasks_of(graph)
         dependencies = ordered_dependencies(tasks)
         alone = special(tasks).union(*annotations.values())
-        wanted = dict.fromkeys(keys)
+        wanted = [key for key in dict.fromkeys(keys) if key in tasks]
         constants = {key: size for key, node in tasks.items() if (size := constant_size(node)) >= 0}
-        floating = {
-            key for key, size in constants.items() if size <= SMALL and key not in wanted
-        } - alone
+        floating = {key for key, size in constants.items() if size <= SMALL}
         workers = _workers(client, self._partitions)
         if not workers:
-            return forward("the cluster has no worker", len(tasks))
+            return _Forwarded("the cluster has no worker", len(tasks))
         existing = {d for needed in dependencies.values() for d in needed if d not in tasks}
-        held = _held(client, [*existing], [*workers]) if existing else {}
+        held = _held(client, [*existing], workers) if existing else {}
+        number = {worker: at for at, worker in enumerate(workers)}
         plan = plan_clusters(
             dependencies,
-            [key for key in wanted if key in tasks],
+            wanted,
             [*workers.values()],
-            held=held,
+            held={key: number[worker] for key, worker in held.items()},
             constants=constants,
-            floating=floating,
+            floating=floating - alone - {*wanted},
             alone=alone,
         )
         if 2 * plan.ntasks > len(tasks):
-            return forward(f"clusters would still be {plan.ntasks} tasks", len(tasks))
-        places = [worker for worker, number in workers.items() for _ in range(number)]
-        coarse = build(plan, tasks, uuid.uuid4().hex, places)
-        return Decision(
-            len(tasks), coarse, annotations, [key for key in wanted if key not in tasks], ""
-        )
+            return _Forwarded(f"clusters would still be {plan.ntasks} tasks", len(tasks))
+        places = [worker for worker, partitions in workers.items() for _ in range(partitions)]
+        return _Planned(tasks, annotations, plan, places, held)
 
 
 def _workers(client: Client, partitions: int | None) -> dict[str, int]:
@@ -165,12 +235,18 @@ def _workers(client: Client, partitions: int | None) -> dict[str, int]:
     return {worker: partitions or number for worker, number in sorted(threads.items())}
 
 
-def _held(client: Client, keys: Sequence[Key], workers: Sequence[str]) -> dict[Key, int]:
-    """Return the worker, by number, of each value that exists."""
-    number = {worker: at for at, worker in enumerate(workers)}
+def _held(client: Client, keys: Sequence[Key], workers: Mapping[str, int]) -> dict[Key, str]:
+    """Return the worker of each value that exists, after those that are being computed do."""
+    pending: list[Future[Any]] = [
+        Future(key, client)
+        for key in keys
+        if (state := client.futures.get(key)) and state.status == "pending"
+    ]
+    with suppress(CancelledError):  # the graph that needs them reports that
+        wait(pending)
     scheduler: Any = client.scheduler
-    holders = call_client(client, scheduler.who_has, keys)
-    return {key: number[held[0]] for key, held in holders.items() if held and held[0] in number}
+    holders = call_client(client, functools.partial(scheduler.who_has, keys=keys))
+    return {key: held[0] for key, held in holders.items() if held and held[0] in workers}
 
 
 def _filled(keys: Any, values: dict[Key, Any]) -> Any:
@@ -178,3 +254,7 @@ def _filled(keys: Any, values: dict[Key, Any]) -> Any:
     if isinstance(keys, list):
         return [_filled(key, values) for key in keys]
     return values[keys]
+
+
+def _type_of(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"

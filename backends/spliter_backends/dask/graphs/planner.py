@@ -13,9 +13,9 @@ Pure functions on task graphs given as dependencies; no engine, no client, no da
 1. :func:`depth_first` orders the tasks so that values are used soon after they are made. Values
    that exist are cut in this order into as many runs as their location has partitions.
 2. A task goes to the partition with the largest sum, over its inputs, of 1 / (number of tasks that
-   use the input). Constants pull no task, nor do values that are used by `MANY` tasks and by more
-   than a partition has sources: such a value is for all, like a mean. Among equal partitions the
-   task takes the one in which its level is lowest.
+   use the input), or of 2 if the input was in memory before. Constants pull no task, nor do values
+   that are used by `MANY` tasks and by more than a partition has sources: such a value is for all,
+   like a mean. Among equal partitions the task takes the one in which its level is lowest.
 3. A task that nothing pulls is a root. Those of one depth are cut into equal runs, as many as there
    are partitions; a root whose first user needs no other root, but a value that is placed already,
    joins that one as long as its partition has fewer roots than its share.
@@ -107,10 +107,13 @@ class Plan:
         In an order in which they can run.
     wanted : list of Output
         Wanted values that clusters make.
+    direct : list of hashable
+        Wanted values that single tasks make.
     """
 
     clusters: list[Cluster]
     wanted: list[Output]
+    direct: list[Key]
 
     @property
     def ntasks(self) -> int:
@@ -216,11 +219,18 @@ def _assign(
         made = [depth[each] for each in needs if each in depth]
         if key not in constants:
             depth[key] = 1 + max(made, default=-1)
-    users = Counter(needed for needs in dependencies.values() for needed in needs)
+    users = Counter(
+        needed
+        for needs in dependencies.values()
+        for needed in needs
+        if needed in dependencies or needed in placed
+    )
     sources = len(placed) + sum(at == 0 for at in depth.values())
     many = max(MANY, sources / partitions)
     weight = {
-        key: 0.0 if key in constants or number >= many else 1 / number
+        key: 0.0
+        if key in constants or number >= many
+        else (IN_MEMORY if key in placed else 1 / number)
         for key, number in users.items()
     }
     run = _runs(dependencies, depth, partitions, weight, alone)
@@ -279,7 +289,7 @@ def _runs(
     """Return the partitions of tasks that no input pulls: those of one depth in equal runs."""
     by_depth: dict[int, list[Key]] = {}
     for key, at in depth.items():
-        if key not in alone and not any(weight[each] for each in dependencies[key]):
+        if key not in alone and not any(weight.get(each) for each in dependencies[key]):
             by_depth.setdefault(at, []).append(key)
     return {
         key: at * partitions // len(keys)
@@ -304,17 +314,17 @@ def _levels(
                     common.add(needed)
     leaving = common | {
         needed
-        for needed, key in user.items()
-        if partition.get(needed) != partition[key] or partition[key] == ALONE
+        for needed, other in user.items()
+        if partition.get(needed) != partition[other] or partition[other] == ALONE
     }
     level: dict[Key, int] = {}
     for key, needs in dependencies.items():
         level[key] = max((level[n] + (n in leaving) for n in needs if n in level), default=0)
-    for key in reversed(dependencies):
+    for key in reversed([*dependencies]):
         # Not earlier than needed, if the only user waits for nothing but values for all.
-        if key in user and key not in several and key not in leaving:
-            if all(n == key or n in common for n in dependencies[user[key]]):
-                level[key] = level[user[key]]
+        fused = key in user and key not in several and key not in leaving
+        if fused and all(n == key or n in common for n in dependencies[user[key]]):
+            level[key] = level[user[key]]
     return level
 
 
@@ -357,7 +367,7 @@ def _group(
                 sent[there].setdefault(at, {})[needed] = None
         clusters[at].keys.append(key)
     for key in wanted:
-        if key in of:
+        if key in of and key not in alone:
             sent[of[key]].setdefault(WANTED, {})[key] = None
     ordered = sorted(clusters.items(), key=lambda item: (item[1].level, item[1].partition))
     number = {at: index for index, (at, _) in enumerate(ordered)}
@@ -369,7 +379,8 @@ def _group(
             output = outputs.setdefault((*keys,), Output(number[at], (*keys,)))
             (results if consumer is WANTED else clusters[consumer].inputs).append(output)
         cluster.outputs = [*outputs.values()]
-    return Plan([cluster for _, cluster in ordered], results)
+    direct_results = [key for key in wanted if key in of and key in alone]
+    return Plan([cluster for _, cluster in ordered], results, direct_results)
 
 
 WANTED: Final = object()
@@ -377,6 +388,9 @@ WANTED: Final = object()
 
 MANY: Final = 16
 """Tasks from which on a value that they use is for all: it pulls none of them."""
+
+IN_MEMORY: Final = 2.0
+"""Weight of a value that is in memory: it is to stay where it is, whoever else uses it."""
 
 ROUNDING: Final = 1e-9
 """Sums of fractions that differ by less are equal."""

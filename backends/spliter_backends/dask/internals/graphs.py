@@ -42,6 +42,14 @@ def tasks_of(graph: Any) -> tuple[dict[Key, Any], Mapping[str, Mapping[Key, Any]
     return convert_legacy_graph(graph.__dask_graph__()), graph.__dask_annotations__()
 
 
+def final_expression(collections: Sequence[Any]) -> Any:
+    """Return the expression that ``dask.compute`` runs for collections."""
+    from dask._expr import FinalizeCompute
+    from dask.base import collections_to_expr
+
+    return FinalizeCompute(collections_to_expr(collections, True)).optimize()
+
+
 def ordered_dependencies(tasks: Mapping[Key, Any]) -> dict[Key, list[Key]]:
     """Return the keys that each task needs, in the order of the graph (Dask has them in sets)."""
     number = {key: at for at, key in enumerate(tasks)}

@@ -1,0 +1,372 @@
+"""Programs of Dask give Dask's own bits with one task per partition, on two workers."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import dask.bag as db
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, SchedulerPlugin, wait
+
+from spliter import (
+    BackendNotUsableError,
+    ClientClosedError,
+    InvalidArgumentError,
+    UnsupportedCollectionError,
+    partitioned,
+)
+from tests.conftest import wait_until_made
+from tests.dask_backend import programs
+from tests.dask_backend.conftest import StartCluster
+from tests.dask_backend.placing import shuffled_array
+from tests.dask_workers import workers_of
+
+pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(300)]
+
+CHUNKS = 40
+
+
+def array() -> Any:
+    """Rows of random numbers, lazily, in small chunks."""
+    return da.random.default_rng(5).random((CHUNKS * 20, 4), chunks=(20, 4))
+
+
+def frame() -> pd.DataFrame:
+    at = np.arange(CHUNKS * 5)
+    return pd.DataFrame({"k": at % 50, "v": np.sin(at)})
+
+
+def climatology(x: da.Array) -> Any:
+    xr = pytest.importorskip("xarray")
+    times = pd.date_range("2000-01-01", periods=len(x), freq="D")
+    months = xr.DataArray(x, dims=("time", "place"), coords={"time": times}).groupby("time.month")
+    return (months - months.mean("time")).std("time").data
+
+
+def rolling(x: da.Array) -> Any:
+    xr = pytest.importorskip("xarray")
+    return xr.DataArray(x, dims=("time", "place")).rolling(time=3).mean().std("time").data
+
+
+ARRAYS: dict[str, Callable[[da.Array], Any]] = {
+    "sum": lambda x: x.sum(),
+    "std": lambda x: x.std(axis=0),
+    "histogram": lambda x: da.histogramdd(x[:, :2], bins=4, range=((0, 1), (0, 1)))[0],
+    "normalise": lambda x: ((x - x.mean(axis=0)) ** 2).sum(axis=0),
+    "stencil": lambda x: x[:, 0].map_overlap(np.cumsum, depth=1, boundary="reflect").sum(),
+    "cumsum": lambda x: da.cumsum(x[:, 0])[-5:],
+    "svd": lambda x: da.linalg.svd_compressed(x, 2, seed=3)[1],
+    "gram": lambda x: x.T @ x,
+    "argmax": lambda x: x.argmax(axis=0),
+    "topk": lambda x: da.topk(x[:, 0], 5),
+    "climatology": climatology,
+    "rolling": rolling,
+    "whole": lambda x: x + 1,
+}
+
+FRAMES: dict[str, Callable[[Any], Any]] = {
+    "describe": lambda frame: frame.describe(),
+    "std": lambda frame: frame.v.std(),
+    "group": lambda frame: frame.groupby("k").v.agg(["mean", "sum"]),
+    "counts": lambda frame: frame.k.value_counts(),
+    "merge": lambda frame: frame.merge(
+        pd.DataFrame({"k": np.arange(50), "w": np.arange(50.0)}), on="k"
+    ).w.sum(),
+}
+
+
+def same(first: Any, second: Any) -> bool:
+    """Return whether all bits are equal."""
+    if isinstance(first, pd.DataFrame | pd.Series):
+        return bool(first.equals(second))
+    if isinstance(first, np.ndarray):
+        return bool(first.dtype == second.dtype and first.tobytes() == second.tobytes())
+    return bool(first == second and type(first) is type(second))
+
+
+class CountTasks(SchedulerPlugin):
+    """Counts the tasks that the scheduler is asked to run."""
+
+    name = "count-tasks"
+
+    def __init__(self) -> None:
+        self.keys: list[Any] = []
+
+    def transition(self, key: Any, start: Any, finish: Any, *_: Any, **__: Any) -> None:
+        if start == "released" and finish in ("waiting", "queued", "no-worker", "processing"):
+            self.keys.append(key)
+
+
+@contextmanager
+def counted(client: Client) -> Iterator[list[Any]]:
+    """Collect the keys of tasks that are sent."""
+
+    def add(dask_scheduler: Any) -> None:
+        dask_scheduler.add_plugin(CountTasks(), name="count-tasks")
+
+    def take(dask_scheduler: Any) -> list[Any]:
+        keys: list[Any] = dask_scheduler.plugins["count-tasks"].keys
+        dask_scheduler.remove_plugin("count-tasks")
+        return keys
+
+    client.run_on_scheduler(add)
+    found: list[Any] = []
+    yield found
+    found += client.run_on_scheduler(take)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays(client: Client, name: str) -> None:
+    lazy = ARRAYS[name](array())
+    expected = lazy.compute()
+    ours = partitioned(client)
+    with counted(client) as sent:
+        assert same(lazy.compute(scheduler=ours), expected)
+    explained = ours.explain(lazy)
+    assert explained.reason == ""
+    assert len(sent) == explained.after <= 24
+    assert explained.before >= 2 * CHUNKS
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_frames(client: Client, name: str) -> None:
+    for lazy in (
+        dd.from_pandas(frame(), npartitions=CHUNKS),
+        dd.from_pandas(frame(), npartitions=CHUNKS).persist(),
+    ):
+        result = FRAMES[name](lazy)
+        assert same(result.compute(scheduler=partitioned(client)), result.compute())
+
+
+def test_bags_and_delayed(client: Client) -> None:
+    bag = db.range(400, npartitions=CHUNKS).foldby(lambda n: n % 3, operator.add, 0)
+    load = dask.delayed(abs)
+    delayed = dask.delayed(sum)([load(-n) for n in range(CHUNKS)])
+    expected = dask.compute(bag, {"total": delayed, "plain": 5})
+    with counted(client) as sent, partitioned(client):
+        assert dask.compute(bag, {"total": delayed, "plain": 5}) == expected
+    assert len(sent) <= 12
+
+
+def test_dask_ml(client: Client) -> None:
+    preprocessing = pytest.importorskip("dask_ml.preprocessing")
+    x = array()
+    plain = preprocessing.StandardScaler().fit(x)
+    with partitioned(client):
+        ours = preprocessing.StandardScaler().fit(x)
+    for name in ("mean_", "var_", "scale_"):
+        assert same(getattr(ours, name), getattr(plain, name))
+
+
+def crossed(client: Client, keys: set[Any]) -> int:
+    """Return how often some of `keys` have gone from worker to worker so far."""
+
+    def sent(dask_worker: Any) -> list[Any]:
+        return [key for entry in dask_worker.transfer_outgoing_log for key in entry["keys"]]
+
+    return sum(key in keys for found in client.run(sent).values() for key in found)
+
+
+@pytest.mark.parametrize("name", sorted({*ARRAYS} - {"whole"}))
+def test_persisted_blocks_do_not_cross(client: Client, name: str) -> None:
+    x = shuffled_array(np.random.default_rng(1).random((CHUNKS * 20, 4)), [20] * CHUNKS)
+    wait(x)
+    keys = {future.key for future in client.futures_of(x)}
+    lazy = ARRAYS[name](x)
+    ours = lazy.compute(scheduler=partitioned(client))
+    assert partitioned(client).explain(lazy).existing == 0
+    assert crossed(client, keys) == 0
+    assert same(ours, lazy.compute(scheduler=client))
+
+
+def test_blocks_that_cross_are_counted(client: Client) -> None:
+    """Also the control of the test above: these have to cross."""
+    x = shuffled_array(np.random.default_rng(1).random((CHUNKS * 20, 4)), [20] * CHUNKS)
+    wait(x)
+    keys = {future.key for future in client.futures_of(x)}
+    lazy = dask.delayed([dask.delayed(np.add)(a, b).sum() for a, b in zip(*halves(x), strict=True)])
+    explained = partitioned(client).explain(lazy)
+    assert explained.existing > 0
+    assert explained.existing_nbytes == explained.existing * 20 * 4 * 8
+    ours = lazy.compute(scheduler=partitioned(client))
+    assert crossed(client, keys) == explained.existing
+    assert same(ours, lazy.compute(scheduler=client))
+
+
+def halves(x: da.Array) -> tuple[list[Any], list[Any]]:
+    blocks = x.to_delayed().ravel().tolist()
+    return blocks[: CHUNKS // 2], blocks[CHUNKS // 2 :]
+
+
+def test_blocks_that_are_being_made_are_waited_for(client: Client) -> None:
+    x = array().map_blocks(programs.slowly).persist()
+    explained = partitioned(client).explain(x.sum())
+    assert explained.existing == 0
+    assert explained.reason == ""
+    assert same(x.sum().compute(scheduler=partitioned(client)), x.sum().compute())
+
+
+def test_persist_is_the_clients(client: Client) -> None:
+    with partitioned(client):
+        x = array().persist()
+        assert isinstance(x, da.Array)
+        assert len(client.futures_of(x)) == CHUNKS
+    assert same(x.compute(), array().compute())
+
+
+def test_contexts_may_be_nested_and_used_again(client: Client) -> None:
+    before = dask.config.get("scheduler", None)
+    ours = partitioned(client)
+    x = array()
+    for _ in range(2):
+        with ours:
+            with ours, partitioned(client, partitions_per_location=2) as inner:
+                assert dask.config.get("scheduler") is inner
+            assert dask.config.get("scheduler") is ours
+            with pytest.raises(ZeroDivisionError), ours:
+                raise ZeroDivisionError
+            assert dask.config.get("scheduler") is ours
+            assert same(x.sum().compute(), x.sum().compute(scheduler=client))
+        assert dask.config.get("scheduler", None) == before
+
+
+def test_more_partitions(client: Client) -> None:
+    explained = partitioned(client, partitions_per_location=3).explain(array().sum())
+    assert explained.levels[0][0] == 6
+
+
+def test_explain(client: Client) -> None:
+    explained = partitioned().explain(array().sum())
+    assert str(explained).startswith(f"{explained.before} tasks, run as {explained.after}\n")
+    assert "level 0: 2 clusters of" in repr(explained)
+    assert "between workers: " in explained._repr_html_()
+    forwarded = partitioned().explain(dask.delayed(abs)(3))
+    assert "forwarded to Dask as they are: clusters would still be" in str(forwarded)
+
+
+def fail_once(block: Any) -> Any:
+    raise LookupError("no such block")
+
+
+def test_errors_of_tasks_are_the_users_own(client: Client) -> None:
+    lazy = array().map_blocks(fail_once, dtype=float).sum()
+    with pytest.raises(LookupError, match="no such block") as caught:
+        lazy.compute(scheduler=partitioned(client))
+    assert any("raised by the Dask task" in note for note in caught.value.__notes__)
+    assert any("random-sum" in note for note in caught.value.__notes__)
+    assert any(entry.name == "fail_once" for entry in caught.traceback)
+
+
+def test_tasks_that_cannot_be_pickled(client: Client) -> None:
+    lock = threading.Lock()
+    lazy = array().map_blocks(lambda block: block * bool(lock), dtype=float).sum()
+    with pytest.raises(TypeError) as plain:
+        lazy.compute(scheduler=client)
+    with pytest.raises(TypeError) as ours:
+        lazy.compute(scheduler=partitioned(client))
+    assert type(ours.value) is type(plain.value)
+
+
+def test_annotated_tasks_stay_single_tasks(client: Client) -> None:
+    worker = workers_of(client)[1]
+    with dask.annotate(workers=[worker], priority=3, retries=2):
+        x = array()
+    lazy = (x + 1).sum()
+    with dask.config.set({"optimization.fuse.active": False}):
+        expected = lazy.compute(optimize_graph=False)
+        with counted(client) as sent:
+            assert same(lazy.compute(scheduler=partitioned(client), optimize_graph=False), expected)
+    assert sum("random" in str(key) for key in sent) == CHUNKS
+    assert len(sent) < 2 * CHUNKS
+
+
+def test_annotations_of_all_tasks_forward_the_graph(client: Client) -> None:
+    with dask.annotate(retries=1):
+        explained = partitioned(client).explain(array().sum())
+        assert explained.reason == "options or annotations hold for all tasks"
+        assert same(array().sum().compute(scheduler=partitioned(client)), array().sum().compute())
+
+
+def die_once(block: Any, file: str) -> Any:
+    if block[0, 0] > 0 and not Path(file).exists():
+        Path(file).touch()
+        programs.die()
+    return block
+
+
+def test_a_worker_that_dies_is_survived(start_cluster: StartCluster, tmp_path: Path) -> None:
+    client = start_cluster()
+    file = tmp_path / "died"
+    x = array()
+    lazy = x.map_blocks(die_once, str(file), dtype=float).std(axis=0)
+    result = lazy.compute(scheduler=partitioned(client))
+    wait_until_made(file)
+    assert same(result, x.std(axis=0).compute(scheduler="sync"))
+
+
+def test_persisted_blocks_of_a_dead_worker_are_made_again(start_cluster: StartCluster) -> None:
+    client = start_cluster()
+    x = array().persist()
+    wait(x)
+    programs.kill(client, workers_of(client)[0])
+    result = (x - x.mean(axis=0)).sum(axis=0).compute(scheduler=partitioned(client))
+    y = array()
+    assert same(result, (y - y.mean(axis=0)).sum(axis=0).compute(scheduler="sync"))
+
+
+def test_there_must_be_a_client(client: Client) -> None:
+    del client
+    with pytest.raises(InvalidArgumentError, match=r"client of an engine .* got int"):
+        partitioned(5)
+    with pytest.raises(InvalidArgumentError, match="partitions_per_location"):
+        partitioned(partitions_per_location=0)
+    with pytest.raises(BackendNotUsableError, match="'local' does not run graphs"):
+        partitioned(backend="local")
+    with pytest.raises(InvalidArgumentError, match=r"takes a distributed\.Client, got builtins"):
+        partitioned("tcp://127.0.0.1:1", backend="dask")
+
+
+def test_explain_takes_collections_of_dask(client: Client) -> None:
+    with pytest.raises(UnsupportedCollectionError, match="takes collections of Dask"):
+        partitioned(client).explain(np.ones(3))
+
+
+def test_without_a_client(run_python: Any) -> None:
+    program = (
+        "import dask.array as da, spliter\n"
+        "try:\n"
+        "    da.ones(4, chunks=1).sum().compute(scheduler=spliter.partitioned())\n"
+        "except spliter.BackendNotUsableError as error:\n"
+        "    print(error)\n"
+    )
+    assert "there is no client; make one" in run_python("-c", program).stdout
+
+
+def test_a_closed_client(dask_cluster: Any) -> None:
+    with Client(dask_cluster, set_as_default=False) as client:
+        ours = partitioned(client)
+    with pytest.raises(ClientClosedError, match=r"client of partitioned\(\) is closed"):
+        array().sum().compute(scheduler=ours)
+    with pytest.raises(ClientClosedError):
+        array().persist(scheduler=ours)
+
+
+def test_an_asynchronous_client_is_refused(dask_cluster: Any) -> None:
+    async def run() -> None:
+        address = dask_cluster.scheduler_address
+        async with Client(address, asynchronous=True, set_as_default=False) as client:
+            with pytest.raises(BackendNotUsableError, match="asynchronous"):
+                array().sum().compute(scheduler=partitioned(client))
+
+    asyncio.run(run())
