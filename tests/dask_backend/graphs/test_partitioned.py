@@ -17,7 +17,8 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, SchedulerPlugin, wait
+from distributed import CancelledError, Client, SchedulerPlugin, wait, worker_client
+from packaging.version import Version
 
 from spliter import (
     BackendNotUsableError,
@@ -159,6 +160,39 @@ def test_bags_and_delayed(client: Client) -> None:
     assert len(sent) <= 12
 
 
+def starts_a_task(number: int) -> int:
+    with worker_client() as client:
+        return int(client.submit(abs, -number).result(timeout=30))
+
+
+def test_tasks_that_start_tasks_and_take_futures(client: Client) -> None:
+    future = client.submit(abs, -3)
+    started = [dask.delayed(starts_a_task)(n) for n in range(8)]
+    maxima = [dask.delayed(max)(future, n) for n in range(8)]
+    lazy = dask.delayed(sum)(started + maxima)
+    assert lazy.compute(scheduler=partitioned(client)) == sum(range(8)) + sum(range(4, 8)) + 3 * 4
+
+
+def test_a_rechunk_from_worker_to_worker(client: Client) -> None:
+    x = da.random.default_rng(0).random((CHUNKS * 10, 200), chunks=(10, 200))
+    with dask.config.set({"array.rechunk.method": "p2p"}):
+        lazy = x.rechunk((CHUNKS * 10, 10)).sum(axis=0)
+        explained = partitioned(client).explain(lazy)
+        assert explained.alone > CHUNKS // 2
+        assert same(lazy.compute(scheduler=partitioned(client)), lazy.compute(scheduler=client))
+
+
+def test_persisted_blocks_that_failed_or_were_cancelled(client: Client) -> None:
+    failed = array().map_blocks(fail, dtype=float).persist()
+    with pytest.raises(LookupError, match="no such block"):
+        failed.sum().compute(scheduler=partitioned(client))
+    cancelled = array().persist()
+    wait(cancelled)
+    client.cancel(cancelled)
+    with pytest.raises(CancelledError):
+        cancelled.sum().compute(scheduler=partitioned(client))
+
+
 def test_dask_ml(client: Client) -> None:
     preprocessing = pytest.importorskip("dask_ml.preprocessing")
     x = array()
@@ -217,6 +251,9 @@ def test_blocks_that_are_being_made_are_waited_for(client: Client) -> None:
     assert same(x.sum().compute(scheduler=partitioned(client)), x.sum().compute())
 
 
+@pytest.mark.skipif(
+    Version(dask.__version__) < Version("2026.1"), reason="a scheduler cannot provide persist"
+)
 def test_persist_is_the_clients(client: Client) -> None:
     with partitioned(client):
         x = array().persist()
@@ -255,17 +292,17 @@ def test_explain(client: Client) -> None:
     assert "forwarded to Dask as they are: clusters would still be" in str(forwarded)
 
 
-def fail_once(block: Any) -> Any:
+def fail(block: Any) -> Any:
     raise LookupError("no such block")
 
 
 def test_errors_of_tasks_are_the_users_own(client: Client) -> None:
-    lazy = array().map_blocks(fail_once, dtype=float).sum()
+    lazy = array().map_blocks(fail, dtype=float).sum()
     with pytest.raises(LookupError, match="no such block") as caught:
         lazy.compute(scheduler=partitioned(client))
     assert any("raised by the Dask task" in note for note in caught.value.__notes__)
     assert any("random-sum" in note for note in caught.value.__notes__)
-    assert any(entry.name == "fail_once" for entry in caught.traceback)
+    assert any(entry.name == "fail" for entry in caught.traceback)
 
 
 def test_tasks_that_cannot_be_pickled(client: Client) -> None:
