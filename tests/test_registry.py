@@ -64,6 +64,9 @@ class AtOnce(LocalExecutor):
 
 
 RUNNER = spliter.backend.Backend("runner", None, lambda future: None, lambda blocks: AtOnce())
+GRAPHS = spliter.backend.Backend(
+    "graphs", None, lambda future: None, partitioned=lambda client, number: (client.blocks, number)
+)
 '''
 
 
@@ -109,6 +112,25 @@ def tried(run_python: RunPython, *expressions: str, before: str = "") -> list[An
     whats = ", ".join(f"lambda: {expression}" for expression in expressions)
     found: list[Any] = json.loads(printed(run_python, before + TRY.format(whats=whats)))
     return found
+
+
+def test_a_third_party_backend_may_run_graphs(install: Path, run_python: RunPython) -> None:
+    entry_points(install, "shelves", graphs="shelves:GRAPHS")
+    assert tried(
+        run_python,
+        "spliter.partitioned(Shelf(1))",
+        "spliter.partitioned(Shelf(1), partitions_per_location=2, backend='graphs')",
+        "spliter.partitioned(5)",
+        "spliter.partitioned(Shelf(1), backend='local')",
+        before="from shelves import Shelf",
+    ) == [
+        [[1], None],
+        [[1], 2],
+        "InvalidArgumentError: partitioned() takes a client of an engine that runs graphs, such as "
+        "distributed.Client; got int",
+        "BackendNotUsableError: backend 'local' does not run graphs; call split and loop over the "
+        "partitions",
+    ]
 
 
 @pytest.mark.thorough

@@ -235,7 +235,7 @@ def test_slices_of_one_result_go_where_they_are_used() -> None:
     graph: dict[Any, list[Any]] = {"factor": [("q", at) for at in range(32)]}
     for at in range(32):
         graph |= {("x", at): [], ("q", at): [("x", at)], ("slice", at): ["factor"]}
-        graph[("u", at)] = [("q", at), ("slice", at)]
+        graph[("u", at)] = [("x", at), ("slice", at)]
     graph["end"] = [("u", at) for at in range(32)]
     plan = plan_clusters(graph, ["end"], [1, 1])
     work = Counter[int]()
