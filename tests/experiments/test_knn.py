@@ -112,8 +112,8 @@ def test_queries_in_blocks(
 def test_tasks_of_queries_in_blocks(site_of_blocks: DaskSite) -> None:
     posed = IN_BLOCKS.pose(site_of_blocks)
     assert tasks_of(WAYS, "per-block", site_of_blocks, posed) == PAIRS
-    # Eight for each of two workers, and the blocks of the distances.
-    assert tasks_of(WAYS, "spliter", site_of_blocks, posed) == 2 * 8 + 7
+    # Eight for each of two workers, the blocks of the distances, and the names of their columns.
+    assert tasks_of(WAYS, "spliter", site_of_blocks, posed) == 2 * 8 + 7 + 1
 
 
 def test_number_of_tasks_per_block(site: DaskSite, quest: Quest) -> None:

@@ -78,7 +78,7 @@ class Record:
     nodes: Positive
     workers: Positive
     threads: Positive
-    blocks: Positive
+    blocks: Count
     blocks_per_core: Amount
     rows: Count
     queries: Count

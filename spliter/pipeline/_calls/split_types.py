@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from spliter._errors import AnnotationError
+from spliter._errors import AnnotationError, InvalidArgumentError
 from spliter.backend.contents import concatenate, count_rows, take_rows
 from spliter.pipeline._options import MAX_PLAIN_ROWS, plain_nbytes
 
@@ -424,7 +424,7 @@ def nbytes_of(value: Any, type: SplitType | None = None) -> int:
     if type is None or isinstance(type, Axis):
         try:
             return (type or axis(0)).nbytes(value)
-        except (TypeError, IndexError):
+        except (TypeError, IndexError, InvalidArgumentError):  # the last of iterators
             return 0
     try:
         return int(type.nbytes(value))
