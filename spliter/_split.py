@@ -24,7 +24,7 @@ from spliter._planner import Location
 from spliter._results import check_may_wait, reduce
 from spliter._snapshot import Snapshot
 from spliter._take import Rows, check_items, pick, plan_rows
-from spliter._task_checks import check_task_function
+from spliter._task_checks import check_block_function, check_task_function
 from spliter._team import Queues, Team, check_queues, team_size
 from spliter._template import HINT, Template
 from spliter.backend.contents import along, bare, concatenate, take_rows
@@ -285,10 +285,11 @@ class Split(Snapshot):
         Raises
         ------
         InvalidArgumentError
-            If the type of the results is neither given nor can be inferred, or `rows` is none of
-            its values. In the task, if blocks differ in the names or the order of columns, or `fn`
-            returns a different number of rows, a value of another type, or an index outside of
-            the divisions.
+            If the type of the results is neither given nor can be inferred, `rows` is none of its
+            values, or `fn` has a parameter ``block_info``, ``block_id`` or ``partition_info``,
+            which Dask would fill in, that is not given by keyword. In the task, if blocks differ
+            in the names or the order of columns, or `fn` returns a different number of rows, a
+            value of another type, or an index outside of the divisions.
 
         Notes
         -----
@@ -304,6 +305,7 @@ class Split(Snapshot):
         """
         self._check_open()
         check_rows_option(rows)
+        check_block_function(fn, kwargs)
         example = None
         # To read a stored block takes time, and it has no columns with names.
         needs_example = (dtype is None and meta is None) or not self._blocks.stored

@@ -22,6 +22,9 @@ SUBMIT_OPTIONS: Final = {
 }
 """Options of ``distributed.Client.submit`` that tasks do not accept, with the alternative."""
 
+FILLED_BY_DASK: Final = "block_info", "block_id", "partition_info"
+"""Parameters for which Dask's ``map_blocks`` and ``map_partitions`` give the place of a block."""
+
 
 def check_task_function(fn: object, name: str = "a task") -> None:
     """Reject objects that cannot run as a task.
@@ -92,11 +95,10 @@ def check_keywords(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
     """
     if SUBMIT_OPTIONS.keys().isdisjoint(kwargs):
         return
-    try:
-        parameters = inspect.signature(fn).parameters
-    except (TypeError, ValueError):  # a few built-in functions have no signature
-        return
-    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
+    parameters = _parameters(fn)
+    if parameters is None or any(
+        one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()
+    ):
         return
     for name, advice in SUBMIT_OPTIONS.items():
         if name in kwargs and name not in parameters:
@@ -104,6 +106,37 @@ def check_keywords(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
                 f"{name_of(fn)}() has no argument {name!r}, and keywords of a task are passed to "
                 f"its function; {advice.format(name=name, value=kwargs[name])}"
             )
+
+
+def check_block_function(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
+    """Reject a function for ``map_blocks`` with parameters that Dask would fill in.
+
+    Parameters
+    ----------
+    fn : callable
+    kwargs : mapping of str to object
+        Keyword arguments of the call.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it has one of :data:`FILLED_BY_DASK` that is not given by keyword.
+    """
+    parameters = _parameters(fn) or {}
+    for name in FILLED_BY_DASK:
+        if name in parameters and name not in kwargs:
+            raise InvalidArgumentError(
+                f"{name_of(fn)}() has a parameter {name!r}, which map_blocks does not fill in; "
+                "start a task on each partition: partition.items() yields each block with its "
+                f"index, get_indexes() returns these; or pass {name}="
+            )
+
+
+def _parameters(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+    try:
+        return inspect.signature(fn).parameters
+    except (TypeError, ValueError):  # a few built-in functions have no signature
+        return None
 
 
 def name_of(fn: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 import pickle
 import sys
@@ -225,6 +226,21 @@ def test_names_of_dask_and_of_blocks(
 ) -> None:
     with pytest.raises(kind, match=says):
         use(parts)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda block, block_info=None: block * (2 if block_info else 1),
+        lambda block, block_id: block * block_id[0],
+        functools.partial(lambda block, factor, *, partition_info=None: block * factor, factor=2),
+    ],
+)
+def test_parameters_that_dask_would_fill_in(parts: Split, fn: Callable[..., Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"does not fill in; .*partition.items\(\)"):
+        parts.map_blocks(fn, dtype=float)
+    given = parts.map_blocks(lambda block, block_id: block * 0 + block_id, block_id=3)
+    assert all(np.all(block == 3) for block in given)
 
 
 def test_hints_are_in_nobodys_way(parts: Split) -> None:
