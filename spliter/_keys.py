@@ -43,10 +43,11 @@ def plain_key(key: Any) -> Any:
 
 def _plain_time(key: np.datetime64 | np.timedelta64) -> Any:
     with suppress(TypeError):  # months have no fixed number of days
-        for time in (key, key.astype(f"{key.dtype.kind}8[us]")):
-            plain: object = time.item()
-            if time == key and isinstance(plain, dt.date | dt.timedelta):
-                return plain
+        time = key.astype(f"{key.dtype.kind}8[us]")  # of days, item() would be a date
+        plain: object = time.item()
+        is_same = time == key == time.astype(key.dtype)  # coarse units overflow in time == key
+        if is_same and isinstance(plain, dt.datetime | dt.timedelta):
+            return plain
     raise InvalidArgumentError(
         f"the key {key!r} is no time that Python can represent, in years 1 to 9999 to the "
         "microsecond; make integers of such keys, as the source stores them"

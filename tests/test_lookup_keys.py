@@ -86,7 +86,11 @@ def test_numbers_of_numpy_are_found_in_a_database(keys: Any, tmp_path: Path) -> 
     ("keys", "shown"),
     [
         (np.array(["2020-01-02"], "M8[ns]"), [dt.datetime(2020, 1, 2)]),
-        (np.array(["2020-01-02"], "M8[D]"), [dt.date(2020, 1, 2)]),
+        *(
+            (np.array(["2020-01"], f"M8[{unit}]"), [dt.datetime(2020, 1, 1)])
+            for unit in ("Y", "M", "D", "h", "s", "us")
+        ),
+        ([dt.date(2020, 1, 2)], [dt.date(2020, 1, 2)]),
         (np.array([1500], "m8[ms]"), [dt.timedelta(seconds=1.5)]),
         ([np.datetime64("2020-01-02", "ns"), np.str_("a")], [dt.datetime(2020, 1, 2), "a"]),
         ([(np.str_("a"), np.int64(0), np.int64(5))], [("a", 0, 5)]),
@@ -111,6 +115,7 @@ def test_keys_are_those_of_single_gets(keys: Any, shown: list[Any]) -> None:
         (np.array(["NaT"], "M8[ns]"), "NaT.* stands for a missing"),
         ([("name", None)], "None stands for a missing"),
         (np.array([1], "M8[ns]"), "is no time that Python can represent"),
+        (np.array(["586524-01-20"], "M8[D]"), "is no time that Python can represent"),
         (np.array([20000], "M8[Y]"), "is no time that Python can represent"),
         (np.array([1], "m8[Y]"), "is no time that Python can represent"),
     ],
