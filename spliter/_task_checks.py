@@ -22,6 +22,19 @@ SUBMIT_OPTIONS: Final = {
 }
 """Options of ``distributed.Client.submit`` that tasks do not accept, with the alternative."""
 
+_SHAPE: Final = "pass dtype= and trailing_shape=, the shape of the result for one row"
+_NAMED: Final = "omit it: the engine names its tasks"
+
+BLOCK_OPTIONS: Final = {
+    "chunks": f"{_SHAPE}; and rows='unknown' if the function selects rows",
+    "drop_axis": _SHAPE,
+    "new_axis": _SHAPE,
+    "enforce_ndim": "omit it: the shapes of results are checked",
+    "name": _NAMED,
+    "token": _NAMED,
+}
+"""Options of Dask's ``map_blocks`` that ``Split`` does not have, with the alternative."""
+
 FILLED_BY_DASK: Final = "block_info", "block_id", "partition_info"
 """Parameters for which Dask's ``map_blocks`` and ``map_partitions`` give the place of a block."""
 
@@ -68,8 +81,12 @@ def lazy_kind(fn: Callable[..., Any]) -> str | None:
     return "generator" if any(found(each) for found in generators for each in functions) else None
 
 
-def check_keywords(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
-    """Reject options of Dask's ``submit`` that the function of a task does not accept.
+def check_keywords(
+    fn: Callable[..., Any],
+    kwargs: Mapping[str, Any],
+    options: Mapping[str, str] = SUBMIT_OPTIONS,
+) -> None:
+    """Reject options of a function of Dask that the function of a task does not accept.
 
     Any other wrong keyword is left to Python, which raises ``TypeError`` in the task.
 
@@ -78,6 +95,8 @@ def check_keywords(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
     fn : callable
     kwargs : mapping of str to object
         Keyword arguments of the call.
+    options : mapping of str to str
+        The options, by default of Dask's ``submit``, with the alternative.
 
     Raises
     ------
@@ -91,25 +110,25 @@ def check_keywords(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
     ...     check_keywords(len, {"workers": "a"})
     ... except InvalidArgumentError as error:
     ...     print(error)
-    len() has no argument 'workers', and keywords of a task are passed to its function; omit it: ...
+    len() has no argument 'workers', and further keywords are passed to it; omit it: a task runs ...
     """
-    if SUBMIT_OPTIONS.keys().isdisjoint(kwargs):
+    if options.keys().isdisjoint(kwargs):
         return
     parameters = _parameters(fn)
     if parameters is None or any(
         one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()
     ):
         return
-    for name, advice in SUBMIT_OPTIONS.items():
+    for name, advice in options.items():
         if name in kwargs and name not in parameters:
             raise InvalidArgumentError(
-                f"{name_of(fn)}() has no argument {name!r}, and keywords of a task are passed to "
-                f"its function; {advice.format(name=name, value=kwargs[name])}"
+                f"{name_of(fn)}() has no argument {name!r}, and further keywords are passed to it; "
+                f"{advice.format(name=name, value=kwargs[name])}"
             )
 
 
 def check_block_function(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
-    """Reject a function for ``map_blocks`` with parameters that Dask would fill in.
+    """Reject parameters that Dask's ``map_blocks`` would fill in, and options that only it has.
 
     Parameters
     ----------
@@ -120,8 +139,10 @@ def check_block_function(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> N
     Raises
     ------
     InvalidArgumentError
-        If it has one of :data:`FILLED_BY_DASK` that is not given by keyword.
+        If `fn` has one of :data:`FILLED_BY_DASK` that is not given by keyword, or lacks one of
+        :data:`BLOCK_OPTIONS` that is.
     """
+    check_keywords(fn, kwargs, BLOCK_OPTIONS)
     parameters = _parameters(fn) or {}
     for name in FILLED_BY_DASK:
         if name in parameters and name not in kwargs:

@@ -71,7 +71,8 @@ class Template:
         Raises
         ------
         InvalidArgumentError
-            If both an array and a frame are described, or `trailing_shape` has no dtype.
+            If both an array and a frame are described, `trailing_shape` has no dtype, or `meta`
+            is only a dtype.
         """
         try:
             trailing = tuple(trailing_shape)
@@ -94,6 +95,12 @@ class Template:
             )
         if isinstance(meta, tuple | list | Mapping):
             meta = _named(meta, example)
+        if isinstance(meta, type) or not (is_frame(meta) or np.shape(meta)):
+            raise InvalidArgumentError(
+                f"meta={meta!r} is no example of a result; pass dtype= for arrays, or as meta= "
+                "(name, dtype) for a Series, {name: dtype} for a DataFrame, or an empty array, "
+                "Series or DataFrame"
+            )
         if hasattr(type(meta), "iloc"):
             meta = meta.iloc[:0]
         return cls.of(meta, axes, example, f"meta is a {type(meta).__name__}; pass")

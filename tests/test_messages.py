@@ -243,6 +243,32 @@ def test_parameters_that_dask_would_fill_in(parts: Split, fn: Callable[..., Any]
     assert all(np.all(block == 3) for block in given)
 
 
+def test_options_of_dasks_map_blocks(parts: Split) -> None:
+    for name, says in {
+        "chunks": "trailing_shape=.*rows='unknown'",
+        "drop_axis": "trailing_shape=",
+        "new_axis": "trailing_shape=",
+        "enforce_ndim": "are checked",
+        "name": "omit it",
+        "token": "omit it",
+    }.items():
+        option: dict[str, Any] = {name: 0}
+        for fn in (np.sqrt, lambda block: block):
+            with pytest.raises(InvalidArgumentError, match=rf"no argument {name!r}, .*{says}"):
+                parts.map_blocks(fn, **option)
+        made = parts.map_blocks(lambda block, **options: block * 0 + len(options), **option)
+        assert all(np.all(block == 1) for block in made)
+
+
+@pytest.mark.parametrize(
+    "meta", ["f8", float, np.float64, np.dtype("f8"), pd.Series, np.float64(1)]
+)
+def test_meta_that_is_no_example(parts: Split, meta: Any) -> None:
+    forms = r"dtype= .*\(name, dtype\) .*{name: dtype} .*an empty array"
+    with pytest.raises(InvalidArgumentError, match=forms):
+        parts.map_blocks(np.sqrt, meta=meta)
+
+
 def test_hints_are_in_nobodys_way(parts: Split) -> None:
     partition = parts[0]
     assert not hasattr(parts, "compute") and not hasattr(partition, "mean")

@@ -191,7 +191,7 @@ def test_meta_as_dask_takes_it(frame: Any) -> None:
         pd.testing.assert_frame_equal(made.compute(), FRAME[["a", "b"]])
     with pytest.raises(InvalidArgumentError, match=r"neither \(name, dtype\) nor"):
         parts.map_blocks(pd.DataFrame.copy, meta=("a", "no dtype"))
-    with pytest.raises(InvalidArgumentError, match="meta is a str; pass an array"):
+    with pytest.raises(InvalidArgumentError, match="meta='f8' is no example"):
         parts.map_blocks(pd.DataFrame.copy, meta="f8")
 
 
