@@ -12,7 +12,7 @@ from spliter._errors import InvalidArgumentError
 from spliter._grid import UNKNOWN, BlockGrid
 from spliter._partition import Partition
 from spliter._template import Template
-from spliter.backend.contents import column_names, count_rows
+from spliter.backend.contents import column_names, count_rows, same_columns_advice
 
 RowCounts: TypeAlias = Literal["same", "unknown"]
 """Whether each block of results has as many rows as the block of the collection."""
@@ -99,8 +99,7 @@ def _check_same_columns(names: Names, found: Names, index: tuple[int, ...]) -> N
         if one != other:
             raise InvalidArgumentError(
                 f"all blocks must have the same columns in the same order, got {_shown(one)} and "
-                f"{_shown(other)} in block {index}; select them by name first, as by "
-                f"frame[{one or other}]"
+                f"{_shown(other)} in block {index}; {same_columns_advice(one, other)}"
             )
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from spliter import InvalidArgumentError
+from spliter.backend.contents import same_columns_advice
 
 Names: TypeAlias = tuple[Hashable, ...] | None
 """Names of the columns of a block; ``None`` if it has none, as an array."""
@@ -71,10 +72,9 @@ def check_same_columns(names: Names, others: Names, of_what: str = "all blocks")
     >>> check_same_columns(("a", "b"), ("a", "b"))
     """
     if names != others:
-        selected = list(names or others or ())
         raise InvalidArgumentError(
             f"{of_what} must have the same columns in the same order, got {_shown(names)} and "
-            f"{_shown(others)}; select them by name first, as by frame[{selected}]"
+            f"{_shown(others)}; {same_columns_advice(names, others)}"
         )
 
 

@@ -330,8 +330,41 @@ def match_columns(blocks: Sequence[Any]) -> list[Any]:
     """
     kept = [block for block in blocks if column_names(block) or len(block)] or list(blocks[:1])
     names = column_names(kept[0]) or []
-    advice = "give all blocks the same columns, for instance with map_blocks"
+    frames = [None if is_table(block) else column_names(block) for block in kept]
+    advice = same_columns_advice(*frames)
     return [order_columns(block, names, "a block", advice) for block in kept]
+
+
+def same_columns_advice(*names: Sequence[Hashable] | None) -> str:
+    """Return what to do about blocks with other columns, or with the same in another order.
+
+    Parameters
+    ----------
+    *names : sequence, or None
+        Names of the columns of each block; ``None`` if it has none.
+
+    Returns
+    -------
+    str
+        Names the columns that all blocks have, in the order of the first one.
+
+    Examples
+    --------
+    >>> same_columns_advice(["a", "b", "c"], ["c", "b"])
+    "select them by name in each block: frame.map_partitions(lambda block: block[['b', 'c']]) ..."
+    >>> same_columns_advice(["a"], None)
+    'give all blocks the same columns'
+    """
+    lists = [list(each or ()) for each in names]
+    common = [name for name in lists[0] if all(each.count(name) == 1 for each in lists)]
+    if not common:
+        return "give all blocks the same columns"
+    # Not frame[names]: Dask drops it if its first block has these columns already.
+    selected = f"block[{common}]"
+    return (
+        f"select them by name in each block: frame.map_partitions(lambda block: {selected}) of a "
+        f"Dask DataFrame, [{selected} for block in blocks] of a list"
+    )
 
 
 def unite_categories(library: Any, columns: list[Any]) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dask.array as da
@@ -17,7 +18,8 @@ from dask import compute
 from distributed import Client
 from scipy.sparse import csr_matrix
 
-from spliter import InvalidArgumentError, split
+from spliter import InvalidArgumentError, gather, split
+from spliter_apps import histogramdd
 from tests.dask_backend.programs import spread
 from tests.dask_backend.test_dask_split import held, until
 
@@ -237,6 +239,31 @@ def test_blocks_with_other_columns_are_refused(client: Client, kind: str) -> Non
         message = re.escape(f"['a', 'b'] and {list(other)} in block (2")
         with pytest.raises(InvalidArgumentError, match=message):
             getattr(parts.map_blocks(pd.DataFrame.to_numpy, **arrays), "compute", list)()
+
+
+USES: Mapping[str, Callable[[Any], Any]] = {
+    "map_blocks": lambda parts: compute(parts.map_blocks(lambda block: block * 2)),
+    "materialize": lambda parts: gather(parts.map(lambda part: part.materialize().sum())),
+    "take": lambda parts: parts.take([0, 19]),
+    "histogramdd": lambda parts: histogramdd(parts, 3),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_columns_are_selected_as_advised(client: Client, use: str) -> None:
+    numbers = FRAME[["a", "b"]]
+    # Three for two workers, so that one has two of them.
+    blocks = [numbers[:9].assign(d=1), numbers[["b", "a"]][9:], numbers[:5].assign(e=1)]
+    frame = differing(client, blocks, "from_map")
+    with pytest.raises(InvalidArgumentError, match="select them by name") as caught:
+        USES[use](split(frame, partitions_per_location=1))
+    for advised, given in (
+        (r"frame\.map_partitions\(.*?\]\]\)", {"frame": frame}),
+        (r"\[block\[.*? for block in blocks\]", {"blocks": blocks}),
+    ):
+        (found,) = re.findall(advised, str(caught.value))
+        same = eval(found, given)
+        USES[use](split(same if isinstance(same, list) else same.persist()))
 
 
 def test_columns_of_results_are_matched_by_name(frame: Any) -> None:
