@@ -37,6 +37,9 @@ COLUMNS: Final = (
     "partition.materialize(columns=...)"
 )
 
+ITEMS: Final = f"loop over its blocks in a task: for block in partition; {COLUMNS}"
+"""What takes the place of indexing a partition."""
+
 
 def missing_attribute(owner: object, name: str) -> AttributeError:
     """Return the error for an attribute that a Split or a partition does not have.

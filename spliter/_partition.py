@@ -14,7 +14,7 @@ from spliter._errors import InvalidArgumentError
 from spliter._forks import check_process, owner_of
 from spliter._format import plural
 from spliter._grid import BlockGrid, BlockIndexes, IntArray
-from spliter._hints import missing_attribute
+from spliter._hints import ITEMS, missing_attribute
 from spliter._local_blocks import LocalBlocks
 from spliter._materialize import Materialization
 from spliter._planner import Location, PlannedPartition
@@ -224,6 +224,10 @@ class Partition(LocalBlocks):
         def __getattr__(self, name: str) -> Any:
             """Raise `AttributeError`, with a hint for names of blocks."""
             raise missing_attribute(self, name)
+
+        def __getitem__(self, index: Any) -> Any:
+            """Raise `TypeError`, with a hint."""
+            raise TypeError(f"'Partition' object is not subscriptable; {ITEMS}")
 
     def __sizeof__(self) -> int:
         """Return the approximate memory of the references, not of the blocks."""

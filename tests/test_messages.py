@@ -213,6 +213,12 @@ NAMES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda parts: parts[0].compute(), AttributeError, r"'compute'; .*for block in partition"),
     (lambda parts: parts["a"], TypeError, r"not str; select columns of the collection"),
     (lambda parts: parts[["a"]], TypeError, r"not list; .*materialize\(columns=...\)"),
+    (
+        lambda parts: parts[0][0],
+        TypeError,
+        r"^'Partition' .*subscriptable; .*for block in partition",
+    ),
+    (lambda parts: parts[0]["a"], TypeError, r"^'Partition' .*; .*materialize\(columns=...\)"),
     (lambda _: split(BLOCKS, npartitions=4), TypeError, r"'npartitions'; pass partitions_per_loca"),  # type: ignore[arg-type]
     (lambda _: split(BLOCKS, chunks=4), TypeError, r"'chunks'; .*rechunk the collection"),  # type: ignore[arg-type]
     (lambda _: split(BLOCKS, other=4), TypeError, r"unexpected keyword argument 'other'$"),  # type: ignore[arg-type]
@@ -279,6 +285,7 @@ def test_hints_are_in_nobodys_way(parts: Split) -> None:
         pickle.loads(pickle.dumps(partition)),
     ):
         assert len(same) == len(partition)
+    assert len(list(partition.at_location())) == len(partition)
     with pytest.raises(TypeError, match="a Split cannot be pickled"):
         copy.copy(parts)
     shown, _ = pytest.importorskip("IPython.core.formatters").DisplayFormatter().format(parts)
