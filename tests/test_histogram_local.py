@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import spliter_apps.histogram.histogram as implementation
-from spliter import AlignmentError, InvalidArgumentError, UnsupportedCollectionError
+from spliter import AlignmentError, InvalidArgumentError, UnsupportedCollectionError, split
 from spliter_apps import histogramdd
 from tests.engine_cases import HISTOGRAM, one_case_of
 from tests.histogram_suite import HistogramTests, assert_same, cut, points
@@ -186,11 +187,13 @@ def test_sparse_blocks() -> None:
 
 def test_masked_blocks() -> None:
     block = np.ma.masked_equal(np.array([[0.0, 1.0], [2.0, 3.0]]), 2)
-    with pytest.raises(InvalidArgumentError, match="filled"):
+    with pytest.raises(InvalidArgumentError, match="filled") as caught:
         histogramdd([block], 3)
+    (advised,) = re.findall(r"map_blocks\(.*\)(?=, which)", str(caught.value))
+    made = eval(f"parts.{advised}", {"parts": split([block, np.ones((1, 2))]), "numpy": np})
     assert_same(
-        histogramdd([block.filled(np.nan)], 2, [(0, 4)] * 2),
-        np.histogramdd(np.array([[0.0, 1.0]]), 2, [(0, 4)] * 2),
+        histogramdd(made, 2, [(0, 4)] * 2),
+        np.histogramdd(np.array([[0.0, 1.0], [1.0, 1.0]]), 2, [(0, 4)] * 2),
     )
 
 

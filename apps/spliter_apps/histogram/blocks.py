@@ -56,7 +56,7 @@ def real_array(value: Any, name: str, kinds: str = REAL_KINDS) -> npt.NDArray[An
         raise InvalidArgumentError(
             f"{name}: masked elements are not supported (NumPy's histogram ignores the mask); fill "
             "them, for instance with map_blocks(lambda block: "
-            "block.astype(float).filled(numpy.nan)), which omits their rows"
+            "numpy.ma.filled(block.astype(float), numpy.nan)), which omits their rows"
         )
     return np.asarray(value)
 
