@@ -218,8 +218,8 @@ class _Accumulator:
         dtypes = [member.dtype for member in members for _ in range(member.shape[1])]
         if len(dtypes) != len(self._axes):
             raise InvalidArgumentError(
-                f"a block of points must have {len(self._axes)} columns like the histogram, got "
-                f"{len(dtypes)}"
+                "a block of points must have as many columns as range has pairs, or bins has "
+                f"members ({len(self._axes)}), got {len(dtypes)}"
             )
         _check_dates(self._axes, dtypes)
         if all(map(BinAxis.compares_in_float64, self._axes, dtypes)):
