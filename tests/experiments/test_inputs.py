@@ -212,6 +212,11 @@ def archive_named_npy(folder: Path) -> str:
     return str((folder / "archive.npz").rename(folder / "archive.npy"))
 
 
+def unknown_suffix(folder: Path) -> str:
+    (folder / "points.xyz").touch()
+    return str(folder / "points.xyz")
+
+
 def pipe_named_npy(folder: Path) -> str:
     os.mkfifo(folder / "pipe.npy")
     return str(folder / "pipe.npy")
@@ -250,7 +255,9 @@ def test_a_folder_of_parquet_files_needs_no_suffix(tmp_path: Path) -> None:
         (empty_csv, "cannot be read as CSV"),
         (ragged_csv, "cannot be read as CSV"),
         (lambda folder: str(folder / "none.npy"), "there is no such file"),
-        (lambda folder: str(folder / "points.xyz"), "do not know how to read .xyz"),
+        (lambda folder: str(folder / "none"), "there is no such file"),
+        (lambda folder: str(folder / "none.xyz"), "there is no such file"),
+        (unknown_suffix, "do not know how to read .xyz"),
         (str, "holds no .parquet file"),
     ],
 )

@@ -29,6 +29,8 @@ LONGEST_LINE = 1_000_000
 def open_source(source: str, wanted: Wanted) -> AbstractContextManager[Points]:
     """Open a file by its suffix."""
     path = Path(source).resolve()
+    if not path.exists():
+        raise InputError(f"{source}: there is no such file")
     suffix = path.suffix.lower()
     if path.is_dir() and suffix not in _OPENERS:
         suffix = ".parquet"
@@ -38,8 +40,6 @@ def open_source(source: str, wanted: Wanted) -> AbstractContextManager[Points]:
             f"{source}: do not know how to read {path.suffix or 'a file without a suffix'}; "
             f"--input takes {', '.join(_OPENERS)}, or a folder of Parquet files"
         )
-    if not path.exists():
-        raise InputError(f"{source}: there is no such file")
     if not (path.is_file() or path.is_dir()):
         raise InputError(f"{source} is a pipe or a device, which can be read only once; copy it")
     return opener(path, wanted)
