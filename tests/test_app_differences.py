@@ -123,6 +123,23 @@ def test_fit_of_frames_with_other_columns(use: str, difference: str) -> None:
         FITS[use](x)
 
 
+@pytest.mark.parametrize("use", ["KMeans", "NearestNeighbors", "histogramdd of an unknown range"])
+def test_fit_of_frames_without_columns(use: str) -> None:
+    frames = [pd.DataFrame(block, columns=["a", "b"]) for block in X]
+    named, bare = r"\['a', 'b'\]", "columns without names"
+    for x, both in (
+        ([frames[0], pd.DataFrame(), frames[2]], f"{named} and {bare}"),
+        ([pd.DataFrame(), *frames[1:]], f"{bare} and {named}"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=f"{both}; give all blocks the same"):
+            FITS[use](x)
+    for empty in (pd.DataFrame(), pd.DataFrame(index=range(2))):
+        with pytest.raises(
+            InvalidArgumentError, match=r"0 (feature|sample)|_samples=0|least one c"
+        ):
+            FITS[use]([empty] * 3)
+
+
 @pytest.mark.parametrize("difference", ["another order", "numbered otherwise", "none"])
 @pytest.mark.parametrize("use", METHODS)
 def test_frames_with_other_columns_for_a_model_of_arrays(use: str, difference: str) -> None:

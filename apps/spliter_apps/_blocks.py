@@ -105,6 +105,10 @@ def check_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any:
         )
     if _is_plain(block) and np.isfinite(_quick_sum(block)):
         return block  # most blocks: skip the slow checks of check_array
+    if hasattr(block, "iloc") and block.ndim == 2 and not block.shape[1]:
+        block = block.to_numpy(np.float64)  # scikit-learn finds no dtype in such a frame
+        if not len(block):
+            return block  # compared with the columns of other blocks; alone, refused as no rows
     try:
         return check_array(
             block,
