@@ -237,6 +237,19 @@ def test_the_model_of_a_location_without_rows_is_not_returned(client: Client) ->
     same_predictions(trained, xgboost.train(SETTINGS, whole), whole)
 
 
+@pytest.mark.parametrize("on_dask", [False, True], ids=["in process", "at two"])
+def test_no_rows_at_all_are_refused(client: Client, on_dask: bool) -> None:
+    x, y = few_values()
+    full, empty = ([np.split(each[:rows], 2) for each in (x, y)] for rows in (600, 0))
+    if on_dask:
+        full, empty = ([placed(client, each, (0, 1)) for each in one] for one in (full, empty))
+    with pytest.raises(InvalidArgumentError, match="no rows in data: all 2 blocks are empty"):
+        train_xgboost(SETTINGS, *empty)
+    valid = {"data": empty[0], "label": empty[1]}
+    with pytest.raises(InvalidArgumentError, match="no rows in set 1 of evals"):
+        train_xgboost(SETTINGS, *full, evals=[(valid, "valid")])
+
+
 def test_linear_boosters_are_refused_as_by_its_own_front_end(
     client: Client, collections: tuple[Any, Any]
 ) -> None:

@@ -10,6 +10,7 @@ trainer gets the blocks themselves, in the order of the collection, by name::
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -286,10 +287,33 @@ def share_columns(
         raise
     for rows, found in zip(several, zip(*results, strict=True), strict=True):
         rows._columns = merge_columns(columns for columns in found if columns)
-    shared = merge_columns({DATA: rows._columns[DATA]} for rows in several)
+    shared = merge_columns({DATA: rows._columns[DATA]} for rows in several)[DATA]
     for rows in several:
-        rows._columns.update(shared)
-    return shared[DATA]
+        mine = rows._columns[DATA]
+        rows._columns[DATA] = dataclasses.replace(mine, categories=shared.categories)
+    return shared
+
+
+def refuse_no_rows(several: Sequence[ColocatedCollections]) -> None:
+    """Refuse sets without any row, whose blocks :func:`share_columns` has checked.
+
+    Parameters
+    ----------
+    several : sequence of ColocatedCollections
+        The training set, and sets to evaluate.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If all blocks of a set are empty.
+    """
+    for number, rows in enumerate(several):
+        if not rows._columns[DATA].rows:
+            which = f"set {number} of evals" if number else "data"
+            raise InvalidArgumentError(
+                f"there are no rows in {which}: all {rows._parts.nblocks} blocks are empty; check "
+                "the filter that made them"
+            )
 
 
 def _inspect_rows(

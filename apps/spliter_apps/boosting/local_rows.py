@@ -158,12 +158,15 @@ class Columns:
         Whether the blocks are sparse matrices.
     categories : mapping of hashable to Index
         Categories of the categorical columns of data frames, of all blocks.
+    rows : int
+        Number of rows of all blocks.
     """
 
     names: Names = None
     width: int = 1
     is_sparse: bool = False
     categories: Categories = field(default_factory=dict)
+    rows: int = 0
 
     @classmethod
     def of(cls, block: Any) -> Columns:
@@ -173,7 +176,7 @@ class Columns:
         categories = {
             name: dtype.categories for name, dtype in dtypes.items() if hasattr(dtype, "categories")
         }
-        return cls(column_names(block), width, is_sparse(block), categories)
+        return cls(column_names(block), width, is_sparse(block), categories, count_rows(block))
 
     def merged(self, other: Columns, name: str) -> Columns:
         """Return the columns with the categories of both, in order of appearance.
@@ -211,7 +214,7 @@ class Columns:
             column: _merge_categories(column, [values, other.categories[column]])
             for column, values in self.categories.items()
         }
-        return dataclasses.replace(self, categories=categories)
+        return dataclasses.replace(self, categories=categories, rows=self.rows + other.rows)
 
     def apply(self, block: Any) -> Any:
         """Return a block with all categories, and with numbers in the byte order of this machine.

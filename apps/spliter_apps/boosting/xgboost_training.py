@@ -40,6 +40,7 @@ from spliter_apps.boosting.colocated import (
     ColocatedCollections,
     map_rows,
     open_rows,
+    refuse_no_rows,
     share_columns,
 )
 from spliter_apps.boosting.local_rows import DATA, QUERY, Columns, LocalRows
@@ -193,11 +194,11 @@ def train_xgboost(
     BackendNotUsableError
         If XGBoost is not installed.
     InvalidArgumentError
-        As for :func:`colocate`, also between `data` and the sets in `evals`; if values are text or
-        labels and other columns have missing ones, blocks are tables of another library than
-        pandas, `timeout` is less than 1, a set in `evals` is invalid, an ``xgb_model`` is to be
-        continued on categories, or ``booster`` is "gblinear", which XGBoost does not train in
-        parallel.
+        As for :func:`colocate`, also between `data` and the sets in `evals`; if `data` or a set
+        has no rows, values are text or labels and other columns have missing ones, blocks are
+        tables of another library than pandas, `timeout` is less than 1, a set in `evals` is
+        invalid, an ``xgb_model`` is to be continued on categories, or ``booster`` is "gblinear",
+        which XGBoost does not train in parallel.
     AlignmentError
         If a query has rows at several locations; and as for :func:`spliter.split`.
     TrainersMissingError
@@ -260,6 +261,7 @@ def train_xgboost(
         if len(places) > 1:
             stack.enter_context(_training_lock)
         columns = _inspect(several, places, timeout)
+        refuse_no_rows(several)
         for rows in several:
             if QUERY in rows.names and not split_queries:
                 rows.check_whole_queries()
