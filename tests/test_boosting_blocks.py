@@ -227,3 +227,34 @@ def test_memory_maps(tmp_path: Path, tree_method: str) -> None:
     trained = train_xgboost(params, halves(x), halves(y))
     whole = xgboost.DMatrix(FRAME.to_numpy(), LABELS)
     same_predictions(trained, xgboost.train(params, whole), whole)
+
+
+@METHODS
+@pytest.mark.parametrize("at", [(0, 0, 0), (0, 1, 1)], ids=["at one", "at two"])
+@pytest.mark.parametrize("kind", ["numbers", "categories", "numbers beside categories"])
+def test_blocks_without_rows_may_be_of_another_kind(
+    client: Client, tree_method: str, at: Sequence[int], kind: str
+) -> None:
+    categories = FRAME.assign(d=FRAME["d"].astype(int).astype("category"))
+    frame = categories if kind == "categories" else FRAME
+    # Without rows, pandas makes columns of objects.
+    objects = pd.DataFrame(columns=list("abcd"))
+    blocks = [categories[:0] if "beside" in kind else objects, *halves(frame)]
+    labels = [pd.Series([], dtype=object).to_numpy(), *halves(LABELS)]
+    data, label = placed(client, blocks, at), placed(client, labels, at)
+    params = {**SETTINGS, "tree_method": tree_method}
+    trained = train_xgboost(params, data, label, enable_categorical=True)
+    whole = xgboost.DMatrix(frame, LABELS, enable_categorical=True)
+    assert trained.trainers == len(set(at))
+    same_predictions(trained, xgboost.train(params, whole), whole)
+
+
+@METHODS
+def test_dense_blocks_without_rows_beside_sparse_ones(client: Client, tree_method: str) -> None:
+    x = FRAME.to_numpy()
+    blocks = [np.empty((0, 4), object), sparse.csr_array(x)]
+    data, label = placed(client, blocks, (0, 1)), placed(client, [LABELS[:0], LABELS], (0, 1))
+    params = {**SETTINGS, "tree_method": tree_method}
+    trained = train_xgboost(params, data, label)
+    whole = xgboost.DMatrix(sparse.csr_array(x), LABELS)
+    same_predictions(trained, xgboost.train(params, whole), whole)

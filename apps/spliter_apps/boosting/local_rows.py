@@ -188,6 +188,8 @@ class Columns:
         name : str
             Name of the collection in errors.
 
+        Blocks without rows only count in the names and the number of columns.
+
         Raises
         ------
         InvalidArgumentError
@@ -200,6 +202,8 @@ class Columns:
                 f"all blocks of {name} must have the same number of columns, got {self.width} and "
                 f"{other.width}"
             )
+        if not (self.rows and other.rows):
+            return self if self.rows else other
         if self.is_sparse != other.is_sparse:
             raise InvalidArgumentError(
                 f"some blocks of {name} are sparse and others dense, but to trainers an absent "
@@ -230,6 +234,8 @@ class Columns:
             The block itself if it is so already.
         """
         block = native(block)
+        if not count_rows(block):
+            return self._without_rows(block)
         other = {
             name: block[name].cat.set_categories(values)
             for name, values in self.categories.items()
@@ -240,6 +246,25 @@ class Columns:
         for name, column in other.items():
             block[name] = column
         return block
+
+    def _without_rows(self, block: Any) -> Any:
+        """Return a block with the categories, and with numbers in place of objects."""
+        if not (hasattr(block, "iloc") and block.ndim == 2):
+            return _as_numbers(block)
+        block = block.copy(deep=False)
+        for name in block.columns:
+            if name in self.categories:
+                column = block[name].astype("category").cat
+                block[name] = column.set_categories(self.categories[name])
+            else:
+                block[name] = _as_numbers(block[name])
+        return block
+
+
+def _as_numbers(empty: Any) -> Any:
+    """Return an array or column without rows as floats if its values are objects or categories."""
+    is_object = getattr(getattr(empty, "dtype", None), "kind", None) == "O"
+    return empty.astype(object).astype(float) if is_object else empty
 
 
 def _merge_categories(column: Hashable, several: Iterable[Any]) -> Any:
