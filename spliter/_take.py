@@ -148,4 +148,6 @@ def pick(partition: Partition, rows: Rows, columns: list[Hashable] | None) -> An
     numbers, of_block = rows.by_block()
     blocks = along(some_blocks(partition.source, numbers), partition.indexes.dim)
     picked = [take_rows(block, some) for block, some in zip(blocks, of_block, strict=True)]
-    return select(bare(concatenate(picked)), columns)
+    if columns is not None:  # before blocks meet, which may differ in the other columns
+        picked = [select(bare(block), columns) for block in picked]
+    return bare(concatenate(picked))

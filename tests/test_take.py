@@ -87,6 +87,22 @@ def test_columns(whole: Any, columns: Any, expected: Any) -> None:
     same(split(cut(whole), partitions_per_location=2).take(WANTED, columns), expected)
 
 
+@pytest.mark.parametrize("holders", [["A", "A"], ["A", "B"]], ids=["at one", "at two"])
+@pytest.mark.parametrize("kind", ["frame", "table", "fields"])
+def test_other_columns_may_differ_wherever_blocks_are(holders: list[str], kind: str) -> None:
+    wide = pd.DataFrame({"a": [0, 1], "b": [2, 3], "d": [4, 5]})
+    make: Any = {
+        "frame": lambda frame: frame,
+        "table": pa.Table.from_pandas,
+        "fields": lambda frame: frame.to_records(index=False).view(np.ndarray),
+    }[kind]
+    parts, _, _ = fake_split([make(wide[["a", "b"]]), make(wide)], holders)
+    found = parts.take([0, 3], columns=["b"])
+    assert np.asarray(found["b"]).tolist() == [2, 3]
+    with pytest.raises(InvalidArgumentError, match="column 'd' is unknown"):
+        parts.take([0, 3], columns=["d"])
+
+
 def test_fields_are_packed() -> None:
     found = split(cut(RECORDS)).take(WANTED, ["v", "t"])
     assert found.dtype == np.dtype([("v", "i2", (2,)), ("t", "f8")])
