@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from spliter._errors import InvalidArgumentError
-from spliter.backend.contents import is_sparse, is_table
+from spliter.backend.contents import column_names, is_sparse, is_table
 
 Columns: TypeAlias = Sequence[Hashable]
 """Numbers of columns of arrays and sparse matrices, or names of fields, or labels of a frame."""
@@ -98,6 +98,12 @@ def select(block: Any, columns: list[Hashable] | None) -> Any:
     return (
         block.tocsr()[:, numbers].asformat(block.format) if is_sparse(block) else block[:, numbers]
     )
+
+
+def has_column_names(block: Any) -> bool:
+    """Return whether columns are selected by name: of frames, tables and structured arrays."""
+    first = block[0] if isinstance(block, tuple) else block
+    return column_names(first) is not None or is_structured(first)
 
 
 def is_structured(block: Any) -> bool:

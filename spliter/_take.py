@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from spliter._columns import select
+from spliter._columns import has_column_names, select
 from spliter._errors import InvalidArgumentError, ItemIndexError
 from spliter._grid import BlockGrid, IntArray
 from spliter._partition import Partition
@@ -148,6 +148,8 @@ def pick(partition: Partition, rows: Rows, columns: list[Hashable] | None) -> An
     numbers, of_block = rows.by_block()
     blocks = along(some_blocks(partition.source, numbers), partition.indexes.dim)
     picked = [take_rows(block, some) for block, some in zip(blocks, of_block, strict=True)]
-    if columns is not None:  # before blocks meet, which may differ in the other columns
-        picked = [select(bare(block), columns) for block in picked]
-    return bare(concatenate(picked))
+    if columns is not None and all(has_column_names(block) for block in picked):
+        # Before blocks meet: they may differ in the other columns. Positions, such as -1, mean the
+        # same in blocks of one width only, which concatenating checks.
+        picked, columns = [select(block, columns) for block in picked], None
+    return select(bare(concatenate(picked)), columns)

@@ -103,6 +103,12 @@ def test_other_columns_may_differ_wherever_blocks_are(holders: list[str], kind: 
         parts.take([0, 3], columns=["d"])
 
 
+def test_positions_are_not_those_of_blocks_of_other_widths() -> None:
+    parts, _, _ = fake_split([np.zeros((2, 2)), np.ones((2, 3))], ["A", "A"])
+    with pytest.raises(ValueError, match="match exactly"):
+        parts.take([0, 3], columns=[-1])
+
+
 def test_fields_are_packed() -> None:
     found = split(cut(RECORDS)).take(WANTED, ["v", "t"])
     assert found.dtype == np.dtype([("v", "i2", (2,)), ("t", "f8")])
