@@ -6,6 +6,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ import pandas as pd
 import scipy.sparse as sp
 from distributed import Client, Event, wait
 
-from spliter import NotEnoughMemoryError, Partition, Split, split, task
+from spliter import InvalidArgumentError, NotEnoughMemoryError, Partition, Split, split, task
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import kill
 
@@ -314,3 +315,19 @@ def test_refused_once_is_tried_again(start_cluster: StartCluster) -> None:
             totals(parts)
         client.run(limit_memory, 0)
         assert [blocks for blocks, _ in totals(parts)] == [1] * len(parts)
+
+
+def test_nothing_is_left_of_blocks_that_cannot_be_concatenated(client: Client) -> None:
+    (worker, _) = sorted(client.nthreads())
+    frames = pd.DataFrame({"a": [1.0]}), pd.DataFrame({"b": [1.0]})
+    blocks = [client.submit(copy, each, workers=[worker], pure=False) for each in frames]
+
+    def left(dask_scheduler: Any) -> list[Any]:
+        return [key for key in dask_scheduler.tasks if str(key).startswith(PREFIX)]
+
+    with (
+        split(blocks, partitions_per_location=1) as parts,
+        pytest.raises(InvalidArgumentError, match="columns"),
+    ):
+        parts.map(Partition.materialize)[0].result(timeout=60)
+    assert eventually(lambda: not client.run_on_scheduler(left))

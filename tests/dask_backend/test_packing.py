@@ -73,6 +73,8 @@ def sent(client: Client, address: str) -> tuple[int, int, int]:
 
 def sent_by(client: Client, address: str, call: Callable[[], Any]) -> tuple[Any, list[int]]:
     """Call a function; return its result and what a worker has sent meanwhile."""
+    # The log keeps the last thousand messages: a full one would not grow.
+    client.run(lambda dask_worker: dask_worker.transfer_outgoing_log.clear(), workers=[address])
     before = sent(client, address)
     result = call()
     return result, [now - then for now, then in zip(sent(client, address), before, strict=True)]

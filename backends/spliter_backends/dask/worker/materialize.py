@@ -120,7 +120,12 @@ def materialize_here(worker: Worker, source: MaterializableSource) -> Any:
     # The client receives this before the end of the calling task is reported.
     worker.log_event(kept_results_topic(source.client), key)
     with limit_time(timeout, worker):
-        made = local_result(own, future, timeout)
+        try:
+            made = local_result(own, future, timeout)
+        except Exception:
+            # The client keeps the error, its traceback this frame, and the frame the future.
+            future.release()
+            raise
         # Only now: it uses another connection than the task, and could overtake it.
         own.sync(
             own.run_on_scheduler,
