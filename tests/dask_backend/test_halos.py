@@ -19,7 +19,7 @@ from spliter.backend import concatenate
 from tests.conftest import ROOT
 from tests.dask_workers import workers_of
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 N = 6
 LENGTHS = (9, 1, 2, 0, 7, 1, 1, 12)

@@ -33,7 +33,7 @@ from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.placing import shuffled_array
 from tests.dask_workers import workers_of
 
-pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(300)]
 
 CHUNKS = 40
 
