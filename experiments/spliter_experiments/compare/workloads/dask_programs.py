@@ -97,12 +97,16 @@ def make_bag(points: Points, row_chunks: Sequence[int]) -> Any:
 
 def in_large_chunks(collection: Any, count: int) -> Any:
     """Return a collection rechunked along its first axis, or repartitioned, to so many chunks."""
+    import dask
+
     if hasattr(collection, "repartition"):
         return collection.repartition(npartitions=count)
     rows = -(-collection.shape[0] // count)
-    if hasattr(collection, "dims"):
-        return collection.chunk({collection.dims[0]: rows})
-    return collection.rechunk({0: rows})
+    # By P2P, which may be Dask's choice, bytes are not counted.
+    with dask.config.set({"array.rechunk.method": "tasks"}):
+        if hasattr(collection, "dims"):
+            return collection.chunk({collection.dims[0]: rows})
+        return collection.rechunk({0: rows})
 
 
 def smooth(block: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -63,8 +63,7 @@ def computed(setting: Setting = nullcontext, *, rechunked: bool = False) -> Way:
 
     def run(site: Site[DaskEngine], program: Program) -> Answer:
         source, chunks = site.array, _npartitions(site.array)
-        # Else Dask would rechunk by P2P, whose bytes are not counted.
-        with setting(site.engine.client), dask.config.set({"array.rechunk.method": "tasks"}):
+        with setting(site.engine.client):
             if rechunked:
                 source = in_large_chunks(source, min(site.engine.cores, chunks))
             (value,) = dask.compute(program.run(source))
