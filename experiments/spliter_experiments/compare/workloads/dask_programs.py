@@ -208,7 +208,7 @@ DASK_PROGRAMS: Final = {
         lambda frame: frame.groupby("k").agg(STATISTICS).compute().sort_index(),
     ),
     "group-by-sorted": _of_frame(
-        "the same with sort=True, without a shuffle",
+        'frame.groupby("k", sort=True).agg(...), without a shuffle',
         lambda frame: frame.groupby("k", sort=True).agg(STATISTICS),
     ),
     "merge": _of_frame("frame.merge(small).z.sum()", merge),
