@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias
@@ -23,6 +22,7 @@ import numpy as np
 from spliter._cache import cache_nbytes
 from spliter._column_copy import Target, chosen_columns
 from spliter._columns import check_columns, select
+from spliter._counts import check_count
 from spliter._errors import InvalidArgumentError
 from spliter._materialize import CALL_NBYTES
 from spliter.backend.contents import (
@@ -89,21 +89,12 @@ def batches(
     >>> [(len(batch), int(batch[0])) for batch in batches(blocks, nbytes=4000)]
     [(450, 900), (450, 900), (5, 2)]
     """
-    is_auto = isinstance(nbytes, str) and nbytes == "auto"
-    limit = min(cache_nbytes(), MAX_AUTO_NBYTES) if is_auto else _positive("nbytes", nbytes)
-    most = None if rows is None else _positive("rows", rows)
-    return _regrouped(blocks, limit, check_columns(columns), most)
-
-
-def _positive(name: str, value: Any) -> int:
-    """Return a limit; refuse other values than positive integers."""
-    try:
-        number = 0 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise InvalidArgumentError(f"{name} must be an int >= 1, got {value!r}; leave it out")
-    return number
+    if isinstance(nbytes, str) and nbytes == "auto":
+        nbytes = min(cache_nbytes(), MAX_AUTO_NBYTES)
+    check_count("nbytes", nbytes, instead='"auto" or ')
+    if rows is not None:
+        check_count("rows", rows)
+    return _regrouped(blocks, nbytes, check_columns(columns), rows)
 
 
 def _regrouped(

@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from spliter._counts import check_count
 from spliter._errors import InvalidArgumentError
 from spliter._keys import identity_of, plain_key
 from spliter._pace import MAX_DEPTH, Pace, Prefetch, check_prefetch
@@ -118,8 +119,7 @@ class Lookup:
                 f"the source must be an object with get_many(keys) and max_batch, got {source}; "
                 "see spliter.backend.RecordSource"
             )
-        if not isinstance(most, int | np.integer) or isinstance(most, bool) or most < 1:
-            raise InvalidArgumentError(f"max_batch of {source} must be an int >= 1, got {most!r}")
+        check_count(f"max_batch of {source}", most)
         _check_plain(get_many, f"get_many of {source}")
         if not callable(self.keys):
             raise InvalidArgumentError(

@@ -29,6 +29,7 @@ from typing import Any, Final, NamedTuple, NewType
 import numpy as np
 import numpy.typing as npt
 
+from spliter._counts import check_count
 from spliter._errors import InvalidArgumentError
 from spliter._grid import IntArray
 from spliter._schedule import Schedule, cut_evenly
@@ -383,9 +384,5 @@ def check_partitions_per_location(value: object) -> None:
     InvalidArgumentError
         For any other value.
     """
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidArgumentError(
-            f"partitions_per_location must be None (one per core) or an int >= 1, got {value!r}"
-        )
+    if value is not None:
+        check_count("partitions_per_location", value, instead="None (one per core) or ")

@@ -7,6 +7,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from spliter._counts import check_count
 from spliter._errors import InvalidArgumentError
 from spliter._futures import executor_of, list_futures
 from spliter._planner import Location
@@ -62,8 +63,8 @@ def reduce(fn: Callable[[Any, Any], Any], futures: Iterable[Any], arity: int | N
     pending = list_futures(futures, "reduce")
     if not pending:
         raise InvalidArgumentError("reduce() needs at least one future, got none")
-    if arity is not None and arity < 2:
-        raise InvalidArgumentError(f"arity must be an int >= 2, got {arity!r}")
+    if arity is not None:
+        check_count("arity", arity, 2)
     executor = executor_of(pending, "reduce")
     by_location: dict[Location | None, list[Any]] = {}
     for future in pending:

@@ -25,6 +25,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from spliter._counts import check_count
 from spliter._errors import InvalidArgumentError
 from spliter._grid import IntArray
 
@@ -114,7 +115,7 @@ class Schedule:
         if kind not in (*FORMULAS, AUTO):
             raise _unknown(self.kind)
         object.__setattr__(self, "kind", kind)
-        check_count("min_blocks", self.min_blocks, 1)
+        check_count("min_blocks", self.min_blocks)
         if self.order is not None and str(self.order) not in get_args(Order):
             raise InvalidArgumentError(
                 f'order must be "contiguous", "strided" or None, got {self.order!r}'
@@ -155,7 +156,7 @@ class Schedule:
             If `blocks` is not an int of at least 0, or `cores` one of at least 1.
         """
         check_count("blocks", blocks, 0)
-        check_count("cores", cores, 1)
+        check_count("cores", cores)
         if not blocks:
             return []
         found: list[int] = []
@@ -208,18 +209,6 @@ class Schedule:
         order = _spread(blocks) if self.order == "strided" else np.arange(blocks)
         bounds = cut_in_proportion(weights[order], self.sizes(blocks, cores)).tolist()
         return [np.sort(order[start:stop]) for start, stop in itertools.pairwise(bounds)]
-
-
-def check_count(name: str, value: object, least: int) -> None:
-    """Reject what is not an int of at least `least`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidArgumentError(f"{name} must be an int >= {least}, got {value!r}")
 
 
 def named(schedule: object) -> Schedule | None:

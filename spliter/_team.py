@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-import numpy as np
-
+from spliter._counts import check_count
 from spliter._errors import InvalidArgumentError
 from spliter._pace import FOLLOWING, Pace
 from spliter._partition import Partition
@@ -117,8 +116,7 @@ def team_size(threads: int | None, location: Location, cores: int) -> int:
     """
     if threads is None:
         return cores
-    if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1:
-        raise InvalidArgumentError(f"threads must be None or an int >= 1, got {threads!r}")
+    check_count("threads", threads, instead="None or ")
     if threads > cores:
         raise InvalidArgumentError(
             f"threads is {threads}, and {location} has {cores}; pass at most {cores}, or start "

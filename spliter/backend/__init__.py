@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from spliter._counts import check_count
 from spliter._events import LOGGER, log_event
 from spliter._forks import check_process
 from spliter._grid import UNKNOWN, BlockGrid, BlockIndexes, IntArray
@@ -24,9 +25,11 @@ from spliter.backend.bases import (
     CachedValue,
     ExecutorBase,
     MovementCounter,
+    RemoteSource,
     blocks_of,
     futures_in,
     may_move,
+    not_local_error,
     stays_at_location,
     with_results,
 )
@@ -87,6 +90,7 @@ __all__ = [
     "PlannedPartition",
     "Prefetch",
     "RecordSource",
+    "RemoteSource",
     "ResultBlocks",
     "SupportsClose",
     "SupportsExample",
@@ -95,6 +99,7 @@ __all__ = [
     "SupportsPrefetch",
     "SupportsSteal",
     "blocks_of",
+    "check_count",
     "check_process",
     "check_rows",
     "concatenate",
@@ -109,6 +114,7 @@ __all__ = [
     "log_event",
     "may_move",
     "name_of",
+    "not_local_error",
     "plain_key",
     "plan",
     "refetch_record",

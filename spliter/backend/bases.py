@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from spliter._errors import PartitionNotLocalError
 from spliter._grid import BlockGrid, IntArray
 from spliter._pace import Following, Pace, Prefetch
 from spliter._planner import Location, Placement, PlannedPartition
@@ -63,6 +64,47 @@ def read_ahead(
     """Return a :class:`ReadAhead` of a source; ``None`` if it does not offer fetches."""
     fetches = _fetches_of(source)
     return None if fetches is None else ReadAhead(fetches, split, pace, following)
+
+
+def not_local_error(where: str) -> PartitionNotLocalError:
+    """Return the error for reading blocks in a process that does not have them.
+
+    Parameters
+    ----------
+    where : str
+        Where they are: ``"at a node"``.
+    """
+    return PartitionNotLocalError(
+        f"this partition's blocks are {where}, not in this process; pass it to a function "
+        "decorated with spliter.task, or call partition.submit(fn)"
+    )
+
+
+class RemoteSource:
+    """Source of a partition away from its blocks, which cannot be read.
+
+    Engines derive what the program holds of a partition, to send it to their tasks. It pickles as a
+    plain `RemoteSource`, or as what tasks read.
+
+    Parameters
+    ----------
+    where : str
+        Where the blocks are, for the error: ``"at a node"``.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def read(self) -> Any:
+        """Raise `PartitionNotLocalError`."""
+        raise not_local_error(self.where)
+
+    def materialized(self) -> Any:
+        """Raise `PartitionNotLocalError`."""
+        raise not_local_error(self.where)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RemoteSource, (self.where,)
 
 
 class MovementCounter:

@@ -96,7 +96,7 @@ class LocalSource:
 
 
 @dataclass(frozen=True, eq=False)
-class RemoteSource:
+class LostSource:
     """Source of a partition that was unpickled in a process without its blocks."""
 
     token: str
@@ -125,12 +125,10 @@ class RemoteSource:
         return _find, (self.token, self.positions, self.process)
 
 
-def _find(token: str, positions: IntArray, process: int) -> LocalSource | RemoteSource:
+def _find(token: str, positions: IntArray, process: int) -> LocalSource | LostSource:
     """Unpickle a source: a reference to the store if it is in this process."""
     store = _stores.get(token)
-    return (
-        RemoteSource(token, positions, process) if store is None else LocalSource(store, positions)
-    )
+    return LostSource(token, positions, process) if store is None else LocalSource(store, positions)
 
 
 def _read(

@@ -20,8 +20,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from spliter import BlockGrid, Location, Movement, Partition
-from spliter.backend import BlocksBase, Executor, IntArray, Placement, PlannedPartition
+from spliter import Location, Movement, Partition
+from spliter.backend import BlocksBase, Executor, Placement, PlannedPartition, RemoteSource
+from spliter_backends._shared.collection_blocks import CollectionBlocks
 from spliter_backends.compss import tasks
 from spliter_backends.compss.api import (
     Future,
@@ -30,7 +31,7 @@ from spliter_backends.compss.api import (
 )
 from spliter_backends.compss.outcome import hosts, splits
 from spliter_backends.compss.settings import settings
-from spliter_backends.compss.source import InputLayout, RemoteSource
+from spliter_backends.compss.source import InputLayout, remote_source
 from spliter_backends.compss.worker import BlockMetadata
 
 _metadata: Final[weakref.WeakKeyDictionary[Any, BlockMetadata]] = weakref.WeakKeyDictionary()
@@ -80,25 +81,18 @@ def known_metadata(block: Any) -> BlockMetadata | None:
 
 
 @dataclass(frozen=True, eq=False)
-class CollectionBlocks:
-    """One of the collections that are split together.
+class CompssObjects(CollectionBlocks[tuple[Any, ...]]):
+    """A collection whose blocks consist of one or several objects, side by side.
 
     Parameters
     ----------
-    grid : BlockGrid
-        Its block grid.
-    blocks : sequence of tuple
-        For each block the objects it consists of, side by side; usually one.
-    nbytes : ndarray of int64, or None
-        Bytes of each block if known without a task.
+    grid, blocks, nbytes
+        As of any collection.
     kept : object
         The collection, which may delete its blocks when it is freed.
     """
 
-    grid: BlockGrid
-    blocks: Sequence[tuple[Any, ...]]
-    nbytes: IntArray | None
-    kept: Any
+    kept: Any = None
 
     @property
     def columns(self) -> int:
@@ -106,8 +100,8 @@ class CollectionBlocks:
         return len(self.blocks[0]) if self.blocks else 1
 
 
-class CompssSource:
-    """Client-side source of a partition: the objects to pass to a task."""
+class CompssSource(RemoteSource):
+    """Source of a partition in the program: the objects to pass to a task."""
 
     def __init__(
         self,
@@ -116,19 +110,12 @@ class CompssSource:
         rows: Sequence[int],
         number: int,
     ) -> None:
+        super().__init__(remote_source(planned.location).where)
         self._blocks = blocks
         self._planned = planned
         self._rows = rows
         self._number = number
         self._one: Any = None
-
-    def read(self) -> Any:
-        """Raise `PartitionNotLocalError`."""
-        return RemoteSource(self._planned.location).read()
-
-    def materialized(self) -> Any:
-        """Raise `PartitionNotLocalError`."""
-        return self.read()
 
     def task_inputs(
         self, partition: Partition, start: int, constraints: Any
@@ -169,9 +156,6 @@ class CompssSource:
         if self._one is not None:
             tasks.delete_later(self._one)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RemoteSource, (self._planned.location,)
-
 
 class CompssBlocks(BlocksBase[Executor]):
     """Blocks of one or several aligned collections.
@@ -181,13 +165,13 @@ class CompssBlocks(BlocksBase[Executor]):
 
     Parameters
     ----------
-    members : sequence of CollectionBlocks
+    members : sequence of CompssObjects
         The first one is the one being split.
     executor : Executor
         Runs tasks over them.
     """
 
-    def __init__(self, members: Sequence[CollectionBlocks], executor: Executor) -> None:
+    def __init__(self, members: Sequence[CompssObjects], executor: Executor) -> None:
         super().__init__([member.grid for member in members], executor)
         self.members = tuple(members)
         self.token = uuid.uuid4().hex
@@ -215,7 +199,7 @@ class CompssBlocks(BlocksBase[Executor]):
             nbytes = np.fromiter((metadata.nbytes for metadata in first), np.int64, len(first))
         return Placement.of([(metadata.host,) for metadata in first], nbytes)
 
-    def _metadata_of(self, member: CollectionBlocks) -> list[BlockMetadata]:
+    def _metadata_of(self, member: CompssObjects) -> list[BlockMetadata]:
         found = [known_metadata(parts[0]) for parts in member.blocks]
         unknown = [number for number, metadata in enumerate(found) if metadata is None]
         if member is self.members[0]:
@@ -281,7 +265,7 @@ class CompssBlocks(BlocksBase[Executor]):
             source = reference()
             if source is not None:
                 source.release()
-        self.members = tuple(CollectionBlocks(m.grid, (), m.nbytes, None) for m in self.members)
+        self.members = tuple(CompssObjects(member.grid, ()) for member in self.members)
 
 
 def known_nodes() -> Sequence[str]:

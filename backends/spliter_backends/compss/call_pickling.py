@@ -20,7 +20,7 @@ from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends.compss.api import Future
 from spliter_backends.compss.future import CompssFuture
 from spliter_backends.compss.outcome import ERRORS, TaskFailure, TaskReport
-from spliter_backends.compss.source import InputLayout, RemoteSource
+from spliter_backends.compss.source import InputLayout, remote_source
 
 
 class InputConverter(Protocol):
@@ -77,7 +77,7 @@ class _CollectedInputs:
             self.partitions.append(
                 (
                     partition.at_location(
-                        RemoteSource(layout.location), materialize=layout.iterates_concatenated
+                        remote_source(layout.location), materialize=layout.iterates_concatenated
                     ),
                     layout,
                 )

@@ -13,7 +13,7 @@ from spliter.backend import Blocks
 from spliter_backends._shared.process_blocks import LocalBlocks
 from spliter_backends._shared.readable import ReadableCollection, is_block, open_list, open_values
 from spliter_backends.compss.api import Future, runtime_is_up
-from spliter_backends.compss.blocks import CollectionBlocks, CompssBlocks
+from spliter_backends.compss.blocks import CompssBlocks, CompssObjects
 from spliter_backends.compss.collection import CompssCollection
 from spliter_backends.compss.executor import EXECUTOR
 from spliter_backends.compss.outcome import host_name
@@ -74,12 +74,12 @@ def _is_dsarray(value: Any) -> bool:
     return isinstance(value, Array)
 
 
-def _open(number: int, collection: Any) -> CollectionBlocks:
+def _open(number: int, collection: Any) -> CompssObjects:
     if _is_dsarray(collection):
         return _open_dsarray(collection)
     if isinstance(collection, CompssCollection):
         nbytes = None
-        return CollectionBlocks(
+        return CompssObjects(
             collection.grid, [(block,) for block in collection], nbytes, collection
         )
     if isinstance(collection, list | tuple) and collection:
@@ -93,7 +93,7 @@ def _open(number: int, collection: Any) -> CollectionBlocks:
     )
 
 
-def _open_list(blocks: Sequence[Any]) -> CollectionBlocks:
+def _open_list(blocks: Sequence[Any]) -> CompssObjects:
     for position, block in enumerate(blocks):
         if not (isinstance(block, Future) or is_block(block)):
             raise UnsupportedCollectionError(
@@ -103,12 +103,12 @@ def _open_list(blocks: Sequence[Any]) -> CollectionBlocks:
             )
     if any(isinstance(block, Future) for block in blocks):
         grid = BlockGrid.of_unknown_sizes(len(blocks))
-        return CollectionBlocks(grid, [(block,) for block in blocks], None, blocks)
+        return CompssObjects(grid, [(block,) for block in blocks], None, blocks)
     opened = open_list(blocks)
-    return CollectionBlocks(opened.grid, [(block,) for block in blocks], opened.nbytes, blocks)
+    return CompssObjects(opened.grid, [(block,) for block in blocks], opened.nbytes, blocks)
 
 
-def _open_dsarray(array: Any) -> CollectionBlocks:
+def _open_dsarray(array: Any) -> CompssObjects:
     """Open a ds-array; its blocks are its rows of blocks.
 
     dislib's own algorithms use rows of blocks too; a task concatenates several columns of blocks
@@ -117,7 +117,7 @@ def _open_dsarray(array: Any) -> CollectionBlocks:
     rows = array.shape[0]
     chunks = _sizes(rows, array._top_left_shape[0], array._reg_shape[0], array._n_blocks[0])
     grid = BlockGrid((chunks, (int(array.shape[1]),)))
-    return CollectionBlocks(grid, [tuple(row) for row in array._blocks], None, array)
+    return CompssObjects(grid, [tuple(row) for row in array._blocks], None, array)
 
 
 def _sizes(extent: int, first: int, regular: int, count: int) -> tuple[int, ...]:
@@ -126,7 +126,7 @@ def _sizes(extent: int, first: int, regular: int, count: int) -> tuple[int, ...]
     return tuple(int(end - start) for start, end in itertools.pairwise([0, *ends, extent]))
 
 
-def _readable(member: CollectionBlocks) -> ReadableCollection:
+def _readable(member: CompssObjects) -> ReadableCollection:
     """Open blocks that are in this process, as all blocks are without a runtime."""
     if member.columns == 1:
         return open_values(member.grid, [parts[0] for parts in member.blocks])

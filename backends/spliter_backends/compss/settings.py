@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from spliter import InvalidArgumentError
+from spliter.backend import check_count
 
 Locate = Literal["tasks", "round-robin"]
 
@@ -41,10 +42,8 @@ class CompssSettings:
             raise InvalidArgumentError(
                 f"locate must be 'tasks' or 'round-robin', got {self.locate!r}"
             )
-        if self.computing_units is not None and self.computing_units < 1:
-            raise InvalidArgumentError(
-                f"computing_units must be None or an int >= 1, got {self.computing_units!r}"
-            )
+        if self.computing_units is not None:
+            check_count("computing_units", self.computing_units, instead="None or ")
 
 
 _current = [CompssSettings()]

@@ -17,8 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from spliter import PartitionNotLocalError
-from spliter.backend import Fetches, blocks_of, check_rows, concatenate, count_rows
+from spliter.backend import (
+    Fetches,
+    RemoteSource,
+    blocks_of,
+    check_rows,
+    concatenate,
+    count_rows,
+)
 from spliter_backends.compss.outcome import FailedInputError, TaskFailure
 from spliter_backends.compss.persistent_contents import PersistentContents, PersistentObjects
 
@@ -77,22 +83,9 @@ class InputLayout:
         )
 
 
-@dataclass(frozen=True)
-class RemoteSource:
-    """Source of a partition away from its blocks; other sources are pickled as this one."""
-
-    location: str
-
-    def read(self) -> Any:
-        """Raise `PartitionNotLocalError`."""
-        raise PartitionNotLocalError(
-            f"this partition's blocks are COMPSs objects at {self.location}, not in this process; "
-            "pass it to a function decorated with spliter.task, or call partition.submit(fn)"
-        )
-
-    def materialized(self) -> Any:
-        """Raise `PartitionNotLocalError`."""
-        return self.read()
+def remote_source(location: str) -> RemoteSource:
+    """Return the source of a partition away from its blocks."""
+    return RemoteSource(f"COMPSs objects at {location}")
 
 
 class InputSource:
@@ -166,7 +159,7 @@ class InputSource:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the blocks."""
-        return RemoteSource, (self._layout.location,)
+        return remote_source, (self._layout.location,)
 
 
 def _rows(block: Any, start: int, end: int) -> Any:

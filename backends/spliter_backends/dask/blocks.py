@@ -20,15 +20,9 @@ from dask.typing import Key
 from distributed import Client, Future
 from distributed.protocol.pickle import dumps
 
-from spliter import (
-    BlockGrid,
-    InvalidArgumentError,
-    Location,
-    Movement,
-    Partition,
-    PartitionNotLocalError,
-)
-from spliter.backend import BlocksBase, IntArray, Placement, PlannedPartition
+from spliter import InvalidArgumentError, Location, Movement, Partition
+from spliter.backend import BlocksBase, IntArray, Placement, PlannedPartition, RemoteSource
+from spliter_backends._shared.collection_blocks import CollectionBlocks
 from spliter_backends._shared.dask_graph import example_block
 from spliter_backends.dask.client.environment import check_environment
 from spliter_backends.dask.client.queries import BlockQueries, check_not_cancelled
@@ -52,17 +46,13 @@ ViewOf: TypeAlias = Callable[[PlannedPartition], View]
 
 
 @dataclass(frozen=True, eq=False)
-class CollectionBlocks:
-    """One of the collections that are split together.
+class PersistedCollection(CollectionBlocks[Future[Any]]):
+    """A collection whose blocks are futures.
 
     Parameters
     ----------
-    grid : BlockGrid
-        Its block grid.
-    futures : sequence of distributed.Future
-        The blocks, in C order of the grid.
-    nbytes : ndarray of int64, or None
-        Bytes of each block, if the collection's metadata determine them.
+    grid, blocks, nbytes
+        As of any collection.
     matching : ndarray of int64, or None
         For each block of the first collection, the position of the block that belongs to it; by
         default the one with the same rows.
@@ -72,9 +62,6 @@ class CollectionBlocks:
         Of a DataFrame, if known.
     """
 
-    grid: BlockGrid
-    futures: Sequence[Future[Any]]
-    nbytes: IntArray | None
     matching: IntArray | None = None
     meta: Any = None
     divisions: tuple[Any, ...] | None = None
@@ -94,8 +81,8 @@ class BlockOwner(Protocol):
         ...
 
 
-class ClientSource:
-    """Client-side source of a partition: can be sent, but not read."""
+class ClientSource(RemoteSource):
+    """Source of a partition in the program, which sends it to its tasks."""
 
     def __init__(
         self,
@@ -103,6 +90,7 @@ class ClientSource:
         sent: MaterializableSource,
         aligned: Sequence[Sequence[Future[Any]]],
     ) -> None:
+        super().__init__("in the memory of a Dask worker")
         self._blocks = blocks
         self._sent = sent
         self._one: Future[Any] | None = None
@@ -111,17 +99,6 @@ class ClientSource:
         self._lock = threading.Lock()
         # Runs after the last task on the partition: running tasks keep this object alive.
         weakref.finalize(self, blocks.executor.release, sent.materialized_key)
-
-    def read(self) -> Any:
-        """Raise `PartitionNotLocalError`."""
-        raise PartitionNotLocalError(
-            "this partition's blocks are in the memory of a Dask worker, not in this process; pass "
-            "it to a function decorated with spliter.task, or call partition.submit(fn)"
-        )
-
-    def materialized(self) -> Any:
-        """Raise `PartitionNotLocalError`."""
-        return self.read()
 
     def task_input(
         self, executor: DaskExecutor, partition: Partition
@@ -195,7 +172,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         self,
         client: Client,
         executor: DaskExecutor,
-        members: Sequence[CollectionBlocks],
+        members: Sequence[PersistedCollection],
         view: ViewOf | None = None,
     ) -> None:
         # A view combines all members to one collection.
@@ -217,13 +194,13 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         """Query the holders of the blocks; see :class:`spliter.backend.Blocks`."""
         self.counter.drifted = False
         first, *aligned = self._members
-        holders = self._queries.wait_for_holders(first.futures, first.grid)
+        holders = self._queries.wait_for_holders(first.blocks, first.grid)
         self._aligned_holders = [
-            self._queries.wait_for_holders(member.futures, member.grid) for member in aligned
+            self._queries.wait_for_holders(member.blocks, member.grid) for member in aligned
         ]
         check_environment(self.client, set().union(*holders.values()))
-        nbytes = self._queries.sizes(first.futures) if first.nbytes is None else first.nbytes
-        held = [holders[future.key] for future in first.futures]
+        nbytes = self._queries.sizes(first.blocks) if first.nbytes is None else first.nbytes
+        held = [holders[future.key] for future in first.blocks]
         return Placement.of(usable_holders(held, self.executor.available_workers()), nbytes)
 
     def example(self) -> Any:
@@ -243,15 +220,15 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
     @property
     def may_have_columns(self) -> bool:
         """Whether some blocks are no NumPy arrays, as far as the client has been notified."""
-        return any(future.type is not np.ndarray for one in self._members for future in one.futures)
+        return any(future.type is not np.ndarray for one in self._members for future in one.blocks)
 
     def futures(self) -> tuple[Sequence[Future[Any]], ...]:
         """Return the futures of all blocks; empty after :meth:`close`."""
-        return tuple(member.futures for member in self._members)
+        return tuple(member.blocks for member in self._members)
 
     def check_not_cancelled(self, partition: Partition) -> None:
         """Raise `BlockLostError` if blocks of a partition were cancelled."""
-        futures = self._members[0].futures
+        futures = self._members[0].blocks
         positions = partition.indexes.positions
         check_not_cancelled(
             [futures[at] for at in positions.tolist()],
@@ -266,7 +243,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
                 "location; put them into one collection, or leave steal out"
             )
         grid = self._members[0].grid
-        futures = self._members[0].futures
+        futures = self._members[0].blocks
         columns = [self._matching(part.positions) for part in planned]
         copies = self._copy_aligned(
             (number, at, part.location)
@@ -277,7 +254,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         made = []
         for part, matching in zip(planned, columns, strict=True):
             aligned = [
-                [copies.get((number, at, part.location)) or member.futures[at] for at in column]
+                [copies.get((number, at, part.location)) or member.blocks[at] for at in column]
                 for number, (member, column) in enumerate(
                     zip(self._members[1:], matching, strict=True), start=1
                 )
@@ -323,7 +300,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
             return copies
         for place in wanted:
             number, at, location = place
-            future = self._members[number].futures[at]
+            future = self._members[number].blocks[at]
             if place in copies or location in self._aligned_holders[number - 1][future.key]:
                 continue
             copy = self._copies.get(place)
@@ -358,9 +335,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         """Release the futures of blocks, copies and partitions."""
         for source in self._sources:
             source.release()
-        self._members = [
-            CollectionBlocks(member.grid, (), member.nbytes) for member in self._members
-        ]
+        self._members = [PersistedCollection(one.grid, ()) for one in self._members]
 
 
 def usable_holders(

@@ -23,7 +23,7 @@ from spliter_backends._shared.dask_graph import (
     block_values,
     persist_collections,
 )
-from spliter_backends.dask.blocks import CollectionBlocks, DaskBlocks, ViewOf
+from spliter_backends.dask.blocks import DaskBlocks, PersistedCollection, ViewOf
 from spliter_backends.dask.client.environment import check_environment
 from spliter_backends.dask.executor import DaskExecutor, executor_for_client
 from spliter_backends.dask.internals.worker import holds_pool_thread
@@ -53,12 +53,14 @@ class DaskLocator:
         return open_collections([_open(collection) for collection in collections])
 
 
-def open_collections(members: Sequence[CollectionBlocks], view: ViewOf | None = None) -> DaskBlocks:
+def open_collections(
+    members: Sequence[PersistedCollection], view: ViewOf | None = None
+) -> DaskBlocks:
     """Open collections whose futures are known.
 
     Parameters
     ----------
-    members : sequence of CollectionBlocks
+    members : sequence of PersistedCollection
         Collections of one client; the first one is being split.
     view : callable, optional
         Returns the view of a planned partition: what its tasks yield instead of plain blocks.
@@ -68,7 +70,7 @@ def open_collections(members: Sequence[CollectionBlocks], view: ViewOf | None = 
     DaskBlocks
         Keeps the futures alive.
     """
-    client = _client_of([future for member in members for future in member.futures])
+    client = _client_of([future for member in members for future in member.blocks])
     return DaskBlocks(client, waiting_executor(client), members, view)
 
 
@@ -91,11 +93,11 @@ def waiting_executor(client: Client) -> DaskExecutor:
     return executor
 
 
-def _open(collection: Any) -> CollectionBlocks:
+def _open(collection: Any) -> PersistedCollection:
     """Look up the futures of one collection."""
     if isinstance(collection, list | tuple):
         parts = [_open_element(at, value) for at, value in enumerate(collection)]
-        return CollectionBlocks(BlockGrid.of_unknown_sizes(len(parts)), parts, None)
+        return PersistedCollection(BlockGrid.of_unknown_sizes(len(parts)), parts)
     if not is_dask_collection(collection):
         raise UnsupportedCollectionError(
             f"{type(collection).__name__} is not a Dask collection, list of futures or of lists; "
@@ -114,7 +116,7 @@ def _open(collection: Any) -> CollectionBlocks:
             "the cluster; call x = x.persist() and split that, or use split(x, persist=True) or "
             "backend='local'"
         )
-    return CollectionBlocks(
+    return PersistedCollection(
         found.grid, found.values, found.nbytes, meta=found.meta, divisions=found.divisions
     )
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 import weakref
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from spliter import BlockGrid, PartitionNotLocalError, SplitClosedError
+from spliter import SplitClosedError
 from spliter.backend import (
     BlocksBase,
     Executor,
@@ -19,7 +18,9 @@ from spliter.backend import (
     Placement,
     PlannedPartition,
     Prefetch,
+    RemoteSource,
 )
+from spliter_backends._shared.collection_blocks import CollectionBlocks
 from spliter_backends.dataclay.client.backend_calls import BackendLostError
 from spliter_backends.dataclay.client.handles import (
     PartitionHandle,
@@ -28,32 +29,13 @@ from spliter_backends.dataclay.client.handles import (
 )
 from spliter_backends.dataclay.client.session import Session
 from spliter_backends.dataclay.message import pack_ids
-from spliter_backends.dataclay.worker.source import BackendSource
+from spliter_backends.dataclay.worker.source import AT_BACKEND, BackendSource
 
 NO_POSITIONS = np.empty(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class CollectionBlocks:
-    """One of the collections that are split together.
-
-    Parameters
-    ----------
-    grid : BlockGrid
-        Its block grid.
-    object_ids : sequence of UUID
-        Ids of the blocks' persistent objects, in C order of the grid.
-    nbytes : ndarray of int64, or None
-        Bytes of each block, if known.
-    """
-
-    grid: BlockGrid
-    object_ids: Sequence[uuid.UUID]
-    nbytes: IntArray | None
-
-
-class ClientSource:
-    """Client-side source of a partition: can be sent, but not read.
+class ClientSource(RemoteSource):
+    """Source of a partition in the program, which sends it to its tasks.
 
     Parameters
     ----------
@@ -64,6 +46,7 @@ class ClientSource:
     """
 
     def __init__(self, handle: PartitionHandle, prefetch: Prefetch) -> None:
+        super().__init__(AT_BACKEND)
         self._handle: PartitionHandle | None = handle
         self.prefetch = prefetch
 
@@ -73,17 +56,6 @@ class ClientSource:
         if self._handle is None:
             raise SplitClosedError("the Split of this partition was closed; split again")
         return self._handle
-
-    def read(self) -> Iterator[Any]:
-        """Raise `PartitionNotLocalError`: the blocks are at a backend."""
-        raise PartitionNotLocalError(
-            "this partition's blocks are at a dataClay backend, not in this process; pass it to a "
-            "function decorated with spliter.task, or call partition.submit(fn)"
-        )
-
-    def materialized(self) -> Any:
-        """Raise `PartitionNotLocalError`."""
-        return self.read()
 
     def release(self) -> None:
         """Release the handle; submitted tasks keep it until they are done."""
@@ -111,7 +83,9 @@ class DataClayBlocks(BlocksBase[SessionExecutor]):
         The first one is the one being split.
     """
 
-    def __init__(self, executor: SessionExecutor, members: Sequence[CollectionBlocks]) -> None:
+    def __init__(
+        self, executor: SessionExecutor, members: Sequence[CollectionBlocks[uuid.UUID]]
+    ) -> None:
         super().__init__([member.grid for member in members], executor)
         self._session = executor.session
         self._members = list(members)
@@ -122,7 +96,7 @@ class DataClayBlocks(BlocksBase[SessionExecutor]):
     @property
     def object_ids(self) -> Sequence[Sequence[uuid.UUID]]:
         """Ids of the persistent objects of each collection's blocks."""
-        return [member.object_ids for member in self._members]
+        return [member.blocks for member in self._members]
 
     def nbytes_of(self, positions: IntArray) -> IntArray:
         """Return the bytes of blocks with their aligned blocks, as far as known, but at least 1."""
@@ -140,13 +114,13 @@ class DataClayBlocks(BlocksBase[SessionExecutor]):
     async def _locate(self) -> Placement:
         self.counter.drifted = False
         first = self._members[0]
-        every = [object_id for member in self._members for object_id in member.object_ids]
+        every = [object_id for member in self._members for object_id in member.blocks]
         found = await self._session.locate(every) if every else []
         dead = await self._session.find_lost({one for one in found if one is not None})
         self._holders = []
         start = 0
         for member in self._members:
-            held = found[start : start + len(member.object_ids)]
+            held = found[start : start + len(member.blocks)]
             start += len(held)
             lost = [at for at, holder in enumerate(held) if holder is None or holder in dead]
             if lost:
@@ -166,7 +140,7 @@ class DataClayBlocks(BlocksBase[SessionExecutor]):
         answers = await asyncio.gather(
             *(
                 self._session.peer(holder).request(
-                    "sizes", pack_ids(first.object_ids[position] for position in positions)
+                    "sizes", pack_ids(first.blocks[position] for position in positions)
                 )
                 for holder, positions in at.items()
             ),
@@ -180,7 +154,7 @@ class DataClayBlocks(BlocksBase[SessionExecutor]):
             if isinstance(answer, BaseException):
                 raise answer
             nbytes[positions] = answer
-        self._members[0] = CollectionBlocks(first.grid, first.object_ids, nbytes)
+        self._members[0] = CollectionBlocks(first.grid, first.blocks, nbytes)
         return nbytes
 
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:
@@ -206,7 +180,7 @@ class DataClayBlocks(BlocksBase[SessionExecutor]):
         return PartitionHandle(
             self._session,
             [
-                [member.object_ids[position] for position in positions]
+                [member.blocks[position] for position in positions]
                 for member, positions in zip(self._members, self._rows(part), strict=True)
             ],
             part.nbytes.tolist(),

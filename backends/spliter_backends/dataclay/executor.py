@@ -46,7 +46,7 @@ from spliter_backends.dataclay.client.backend_calls import (
 from spliter_backends.dataclay.client.future import DataClayFuture, RemoteResult, unpickle_result
 from spliter_backends.dataclay.client.handles import PartitionHandle, RemotePartition
 from spliter_backends.dataclay.client.session import Session, current_session
-from spliter_backends.dataclay.message import ERRORS, MESSAGE_LIMIT, PickledMessage, dumps, encode
+from spliter_backends.dataclay.message import ERRORS, PickledMessage, check_fits, dumps, encode
 from spliter_backends.dataclay.persist import keep_blocks
 from spliter_backends.dataclay.worker.source import BackendSource
 
@@ -317,7 +317,7 @@ class DataClayExecutor(ExecutorBase):
             else await _argument(it, peer)
             for it in task.referred
         ]
-        _check_fits(len(task.call) + sum(map(len, given)))
+        check_fits(len(task.call) + sum(map(len, given)))
         return given
 
 
@@ -355,17 +355,8 @@ def _pickle_result(value: Any) -> bytes:
 
 
 def _check_message(pickled: PickledMessage) -> bytes:
-    _check_fits(pickled.nbytes)
+    check_fits(pickled.nbytes)
     return pickled.join()
-
-
-def _check_fits(nbytes: int) -> None:
-    """Reject a message that gRPC would lose."""
-    if nbytes > MESSAGE_LIMIT:
-        raise TaskNotSerializableError(
-            f"a task and its arguments take {nbytes} bytes; gRPC carries at most {MESSAGE_LIMIT} "
-            "(2 GiB). Pass less data, or futures of results at the backend of the task"
-        )
 
 
 async def _remotes_of(task: _Task) -> list[RemotePartition]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
 from spliter import BlockGrid, UnsupportedCollectionError
-from spliter_backends.dataclay.blocks import CollectionBlocks, DataClayBlocks
+from spliter_backends._shared.collection_blocks import CollectionBlocks
+from spliter_backends.dataclay.blocks import DataClayBlocks
 from spliter_backends.dataclay.collection import DataClayArray
 from spliter_backends.dataclay.executor import current_executor
 from spliter_backends.dataclay.output import suppress_output
@@ -35,7 +37,7 @@ class DataClayLocator:
         return DataClayBlocks(executor, [_open(collection) for collection in collections])
 
 
-def _open(collection: Any) -> CollectionBlocks:
+def _open(collection: Any) -> CollectionBlocks[uuid.UUID]:
     if isinstance(collection, DataClayArray):
         grid = BlockGrid.from_chunks(collection.chunks)
         return CollectionBlocks(grid, collection.object_ids, collection.block_nbytes)
@@ -55,4 +57,4 @@ def _open(collection: Any) -> CollectionBlocks:
                 "backend yet; call its make_persistent() first"
             )
     object_ids = [element._dc_meta.id for element in collection]
-    return CollectionBlocks(BlockGrid.of_unknown_sizes(len(object_ids)), object_ids, None)
+    return CollectionBlocks(BlockGrid.of_unknown_sizes(len(object_ids)), object_ids)

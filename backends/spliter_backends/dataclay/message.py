@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import cloudpickle
 
+from spliter import TaskNotSerializableError
 from spliter_backends._shared.error_codec import ErrorCodec
 from spliter_backends.dataclay.output import suppress_output
 
@@ -219,6 +220,16 @@ def decode(message: bytes | bytearray, referred: Sequence[Any] = ()) -> Any:
         return pickle.loads(parts[0], buffers=parts[1:])
     finally:
         _reading.values = outer
+
+
+def check_fits(nbytes: int) -> None:
+    """Reject a message that gRPC would lose."""
+    if nbytes > MESSAGE_LIMIT:
+        raise TaskNotSerializableError(
+            f"a message to a dataClay backend has {nbytes} bytes; gRPC carries at most "
+            f"{MESSAGE_LIMIT} (2 GiB). Pass less data, futures of results at the backend of the "
+            "task, or data made there (spliter_backends.dataclay.generate)"
+        )
 
 
 def dumps(value: Any) -> bytes:

@@ -14,8 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
 
-from spliter import InvalidArgumentError, Location
-from spliter.backend import Executor, ExecutorBase, futures_in, with_results
+from spliter import Location
+from spliter.backend import Executor, ExecutorBase, check_count, futures_in, with_results
 from spliter_backends._shared.error_codec import as_task_failure
 from spliter_backends._shared.machine import available_memory, usable_cores
 from spliter_backends._shared.process_blocks import at_location
@@ -71,8 +71,8 @@ class LocalExecutor(ExecutorBase):
     usable_in_forks = True
 
     def __init__(self, threads: int | None = None) -> None:
-        if threads is not None and threads < 1:
-            raise InvalidArgumentError(f"threads must be an int >= 1, got {threads!r}")
+        if threads is not None:
+            check_count("threads", threads, instead="None or ")
         self.threads = threads or usable_cores()
         # Per process: a fork copies this object but not the threads.
         self._pools: dict[int, ThreadPoolExecutor] = {}

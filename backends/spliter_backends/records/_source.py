@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from spliter import InvalidArgumentError, PackageMissingError, RecordSourceError, SplIterError
-from spliter.backend import plain_key
+from spliter.backend import check_count, plain_key
 from spliter_backends.records._bounds import BOUNDS, BoundReachedError, Bounds
 from spliter_backends.records._connections import CONNECTIONS
 from spliter_backends.records._secrets import HIDE, Hide, hider, shown
@@ -64,9 +64,8 @@ class SourceBase(ABC):
         self.max_nbytes: int = max_nbytes
         if not isinstance(url, str):
             raise InvalidArgumentError(f"the URL of {kind} must be a str, got {type(url).__name__}")
-        for name, value in {"max_batch": max_batch, "max_nbytes": max_nbytes}.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidArgumentError(f"{name} must be an int >= 1, got {value!r}")
+        check_count("max_batch", max_batch)
+        check_count("max_nbytes", max_nbytes)
         is_number = isinstance(max_seconds, int | float) and not isinstance(max_seconds, bool)
         if not is_number or not 0 < max_seconds <= threading.TIMEOUT_MAX:
             raise InvalidArgumentError(f"max_seconds must be a number > 0, got {max_seconds!r}")

@@ -33,7 +33,7 @@ from spliter_backends._shared.dask_graph import (
 )
 from spliter_backends._shared.process_blocks import LocalBlocks
 from spliter_backends._shared.readable import ReadableCollection, block_nbytes
-from spliter_backends.dask.blocks import CollectionBlocks, DaskBlocks
+from spliter_backends.dask.blocks import DaskBlocks, PersistedCollection
 from spliter_backends.dask.locator import check_thread, open_collections
 from spliter_backends.local.executor import LOCATION, default_executor
 from spliter_backends.xarray.collection import XarrayCollection, XarrayObject
@@ -282,9 +282,9 @@ def _check_cut_alike(
 def _open_on_cluster(chunks: _Chunks, found: Sequence[BlockValues]) -> DaskBlocks:
     check_thread()
     members = [
-        CollectionBlocks(chunks.grid, _in_order(values, matching), _nbytes(chunks, found))
+        PersistedCollection(chunks.grid, _in_order(values, matching), _nbytes(chunks, found))
         if number == 0
-        else CollectionBlocks(values.grid, values.values, None, matching)
+        else PersistedCollection(values.grid, values.values, None, matching)
         for number, (values, matching) in enumerate(_with_beside(chunks, found))
     ]
     return open_collections(members, chunks.view)

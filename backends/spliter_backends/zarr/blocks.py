@@ -12,12 +12,7 @@ from typing import Any
 import numpy as np
 from distributed import Client, Future, get_worker
 
-from spliter import (
-    BackendNotUsableError,
-    Location,
-    Partition,
-    PartitionNotLocalError,
-)
+from spliter import BackendNotUsableError, Location, Partition
 from spliter.backend import (
     BlocksBase,
     Fetches,
@@ -27,6 +22,7 @@ from spliter.backend import (
     Prefetch,
     blocks_of,
     concatenate,
+    not_local_error,
 )
 from spliter_backends._shared.readable import fetches_of, open_zarr
 from spliter_backends.dask.blocks import ClientSource
@@ -135,10 +131,7 @@ class ZarrSource:
         try:
             worker = get_worker()
         except ValueError:
-            raise PartitionNotLocalError(
-                "a partition is materialized in the memory of a Dask worker; pass it to a function "
-                "decorated with spliter.task, or call partition.submit(fn)"
-            ) from None
+            raise not_local_error("read by Dask workers") from None
         return self.materialize_blocks() if self.shared else materialize_here(worker, self)
 
     def materialize_blocks(self) -> Any:

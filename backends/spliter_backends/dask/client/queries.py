@@ -7,7 +7,6 @@ error if no block becomes ready for ``spliter.block-timeout``.
 from __future__ import annotations
 
 import functools
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
@@ -18,6 +17,7 @@ from distributed import CancelledError, Client, Future
 
 from spliter import BlockGrid, BlockLostError, BlockTimeoutError
 from spliter.backend import IntArray
+from spliter_backends._shared.block_names import name_blocks
 from spliter_backends._shared.dask_graph import FUSED_FILES
 from spliter_backends.dask.client.scheduler_calls import (
     block_timeout,
@@ -27,13 +27,11 @@ from spliter_backends.dask.client.scheduler_calls import (
 )
 from spliter_backends.dask.internals.client import lacked_dependencies
 from spliter_backends.dask.scheduler.client_keys import add_client_keys
+from spliter_backends.dask.waiting import Progress
 
 BATCH: Final = 10_000
 """Keys per query: bounds the message, and the time for which the query occupies the scheduler's
 only thread."""
-
-MAX_NAMED: Final = 5
-"""Maximum number of blocks named in a message."""
 
 IndexesOf: TypeAlias = Callable[[IntArray], Sequence[tuple[int, ...]]]
 """Converts positions in a sequence of blocks to block indexes."""
@@ -75,9 +73,7 @@ class BlockQueries:
         BlockLostError, BlockTimeoutError
             If blocks are lost, or do not become ready in time.
         """
-        deadline = time.monotonic() + self.timeout
-        fewest = len(futures) + 1
-        pause = 0.01
+        progress = Progress(self.timeout)
         while True:
             self.wait_done(futures, grid.indexes)
             holders = self._holders(futures)
@@ -85,13 +81,8 @@ class BlockQueries:
             if not absent:
                 return holders
             # Moving, or lost with a worker whose death has not been reported yet.
-            if absent < fewest:
-                fewest = absent
-                deadline = time.monotonic() + self.timeout
-            if time.monotonic() > deadline:
+            if not progress.pause(absent):
                 raise self._timed_out(absent)
-            time.sleep(pause)
-            pause = min(pause * 1.5, 0.5)
 
     def _holders(self, futures: Sequence[Future[Any]]) -> Mapping[Key, Sequence[str]]:
         try:
@@ -121,19 +112,14 @@ class BlockQueries:
         pending = [future for future in futures if future.status in ("pending", "lost")]
         if pending:
             self._request_reports(futures, indexes)
-        progress = time.monotonic()
-        pause = 0.005
+        progress = Progress(self.timeout, longest=0.1)  # of what the client has been told
         while pending:
-            time.sleep(pause)
-            pause = min(pause * 1.2, 0.1)
+            if not progress.pause(len(pending)):
+                raise self._timed_out(len(pending))
             left = [future for future in pending if future.status in ("pending", "lost")]
-            now = time.monotonic()
             if len(left) < len(pending):
-                progress = now
                 pending = left
                 self._check_not_failed(futures, indexes)
-            elif now - progress > self.timeout:
-                raise self._timed_out(len(left))
         self._check_not_failed(futures, indexes)
 
     def _request_reports(self, futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:
@@ -245,7 +231,6 @@ def _raise_if_lost(lost: IntArray, futures: Sequence[Future[Any]], indexes: Inde
     if not len(lost):
         return
     blocks = indexes(lost)
-    named = ", ".join(map(str, blocks[:MAX_NAMED])) + (", ..." if len(blocks) > MAX_NAMED else "")
     why = (
         "cannot be computed: the blocks that they are made from were cancelled, or lost by Dask, "
         f"{FUSED_FILES}"
@@ -253,4 +238,4 @@ def _raise_if_lost(lost: IntArray, futures: Sequence[Future[Any]], indexes: Inde
         else "were cancelled, dropped by client.restart(), or lost with the worker they were "
         "scattered to; make the collection again and split it"
     )
-    raise BlockLostError(f"{len(blocks)} block(s) ({named}) {why}", tuple(blocks))
+    raise BlockLostError(f"{name_blocks(blocks)} {why}", tuple(blocks))

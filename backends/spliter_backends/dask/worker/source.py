@@ -28,11 +28,7 @@ from dask.sizeof import sizeof
 from dask.typing import Key
 from distributed import Reschedule, Worker, get_worker
 
-from spliter import (
-    BlockLostError,
-    BlockTimeoutError,
-    PartitionNotLocalError,
-)
+from spliter import BlockLostError, BlockTimeoutError
 from spliter.backend import (
     Fetches,
     IntArray,
@@ -41,8 +37,11 @@ from spliter.backend import (
     check_rows,
     concatenate,
     log_event,
+    not_local_error,
 )
+from spliter_backends._shared.block_names import name_blocks
 from spliter_backends.dask.internals.worker import call_scheduler, has_spilled, in_memory
+from spliter_backends.dask.waiting import Progress
 from spliter_backends.dask.worker.fetch import fetch, leave_thread_pool
 from spliter_backends.dask.worker.materialize import limit_time, materialize_here
 from spliter_backends.dask.worker.memory import (
@@ -144,10 +143,7 @@ class WorkerSource:
         try:
             worker = get_worker()
         except ValueError:
-            raise PartitionNotLocalError(
-                "a partition can be iterated only at its location; pass it to a function "
-                "decorated with spliter.task, or call partition.submit(fn)"
-            ) from None
+            raise not_local_error("in the memory of a Dask worker") from None
         return PartitionReader(worker, self, fetch=False)
 
 
@@ -231,11 +227,7 @@ class PartitionReader:
     def _read_remote(self, at: int, key: Key, fetched: dict[Key, Any]) -> Any:
         """Read a block from another worker, with a batch of the blocks after it."""
         if not self._fetch_allowed:
-            raise PartitionNotLocalError(
-                f"block {self._source.index(at)} is not in the memory of "
-                f"{self._worker.address}; use spliter.task or partition.submit, which start the "
-                "task where the blocks are"
-            )
+            raise not_local_error("partly at another Dask worker")
         if key not in fetched:
             wanted = self._missing(start=at, most=FETCH_BATCH_NBYTES) or [key]
             if key not in wanted:
@@ -334,26 +326,16 @@ class PartitionReader:
         use the thread.
         """
         keys = list(keys)
-        waited = False
-        pause = 0.02
-        fewest = len(keys) + 1
-        deadline = 0.0
+        progress = Progress(self._source.timeout)
         while True:
             holders = self._query("who_has", keys=keys)
             absent = [key for key in keys if not holders.get(key)]
             if not absent:
                 return {key: tuple(holders[key]) for key in keys}
             self._check_not_lost(absent)
-            if len(absent) < fewest:
-                fewest = len(absent)
-                deadline = time.monotonic() + self._source.timeout
-            elif time.monotonic() > deadline:
+            leave_thread_pool()
+            if not progress.pause(len(absent)):
                 raise self._timed_out(absent)
-            if not waited:
-                waited = True
-                leave_thread_pool()
-            time.sleep(pause)
-            pause = min(pause * 1.5, 0.5)
 
     def _check_not_lost(self, keys: Sequence[Key]) -> None:
         states = self._query("get_task_status", keys=keys)
@@ -386,12 +368,12 @@ class PartitionReader:
 
     def _lost(self, keys: Collection[Key], why: str) -> BlockLostError:
         blocks = self._indexes_of(keys)
-        return BlockLostError(f"{_name(blocks)} {why}", blocks)
+        return BlockLostError(f"{name_blocks(blocks)} {why}", blocks)
 
     def _timed_out(self, keys: Collection[Key]) -> BlockTimeoutError:
         states = sorted(set(self._query("get_task_status", keys=list(keys)).values()))
         return BlockTimeoutError(
-            f"{_name(self._indexes_of(keys))} not available: none became ready in "
+            f"{name_blocks(self._indexes_of(keys))} not available: none became ready in "
             f"{self._source.timeout:g} s (states: {', '.join(states)}); see Dask's dashboard for "
             "the reason, or raise the Dask setting spliter.block-timeout"
         )
@@ -406,8 +388,3 @@ class PartitionReader:
             self._source.topic,
             {"split": self._source.token, "blocks": blocks, "nbytes": nbytes},
         )
-
-
-def _name(blocks: tuple[tuple[int, ...], ...], most: int = 5) -> str:
-    shown = ", ".join(map(str, blocks[:most])) + (", ..." if len(blocks) > most else "")
-    return f"{len(blocks)} block(s) ({shown})"

@@ -23,8 +23,8 @@ from typing import Any, Final, Protocol
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from spliter import BackendNotUsableError, TaskNotSerializableError
-from spliter_backends.dataclay.message import MESSAGE_LIMIT, pack_ids, state_of
+from spliter import BackendNotUsableError
+from spliter_backends.dataclay.message import check_fits, pack_ids, state_of
 from spliter_backends.dataclay.objects import RequestHandler
 from spliter_backends.dataclay.output import suppress_output
 
@@ -150,7 +150,7 @@ class Peer:
             If the object is not there.
         """
         packed_args = pickle.dumps(args)
-        _check_fits(len(packed_args))
+        check_fits(len(packed_args))
         request = backend_pb2.CallActiveMethodRequest(
             object_id=str(object_id), method_name=method, args=packed_args, kwargs=NO_KWARGS
         )
@@ -204,7 +204,7 @@ class Peer:
             await self._persist(batch)
 
     async def _persist(self, batch: Sequence[bytes]) -> None:
-        _check_fits(sum(map(len, batch)))
+        check_fits(sum(map(len, batch)))
         request = backend_pb2.MakePersistentRequest(pickled_obj=batch)
         await self._rpc("MakePersistent", request)
 
@@ -385,16 +385,6 @@ class Peer:
                 for waiting in self._under_way:
                     self._lost_reasons[waiting] = why
                     waiting.cancel()
-
-
-def _check_fits(nbytes: int) -> None:
-    """Reject a message that gRPC would lose."""
-    if nbytes > MESSAGE_LIMIT:
-        raise TaskNotSerializableError(
-            f"a message to a dataClay backend has {nbytes} bytes; gRPC carries at most "
-            f"{MESSAGE_LIMIT} (2 GiB). Pass less data, or make it at the backend "
-            "(spliter_backends.dataclay.generate)"
-        )
 
 
 async def _wait_call(call: Any) -> Any:

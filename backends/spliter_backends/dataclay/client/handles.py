@@ -20,6 +20,7 @@ import numpy as np
 
 from spliter import BlockGrid, BlockLostError, Movement
 from spliter.backend import IntArray, MovementCounter
+from spliter_backends._shared.block_names import name_blocks
 from spliter_backends.dataclay.client.backend_calls import (
     BackendLostError,
     ObjectMissingError,
@@ -278,7 +279,7 @@ class PartitionHandle:
 
 
 def lost_blocks_error(
-    grid: BlockGrid, positions: IntArray, dead: Mapping[uuid.UUID, str], most: int = 5
+    grid: BlockGrid, positions: IntArray, dead: Mapping[uuid.UUID, str]
 ) -> BlockLostError:
     """Return the error for blocks at lost backends, or unknown to dataClay.
 
@@ -289,14 +290,11 @@ def lost_blocks_error(
     positions : ndarray of int64
     dead : mapping of UUID to str
         Lost backends, with the reasons.
-    most : int
-        Maximum number of blocks to name.
     """
     blocks = tuple(grid.indexes(positions))
-    named = ", ".join(map(str, blocks[:most])) + (", ..." if len(blocks) > most else "")
     where = "; ".join(f"backend {one}: {why}" for one, why in sorted(dead.items()))
     return BlockLostError(
-        f"{len(blocks)} block(s) ({named}) are lost"
+        f"{name_blocks(blocks)} are lost"
         + (f" with {where}. " if dead else ": dataClay has no record of them. ")
         + "Make them again and split the new collection; other partitions are unaffected",
         blocks,

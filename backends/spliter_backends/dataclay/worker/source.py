@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import psutil
 
-from spliter import NotEnoughMemoryError, PartitionNotLocalError
+from spliter import NotEnoughMemoryError
 from spliter.backend import (
     CachedValue,
     Fetches,
@@ -24,6 +24,7 @@ from spliter.backend import (
     blocks_of,
     check_rows,
     concatenate,
+    not_local_error,
 )
 from spliter_backends.dataclay.message import object_by_id, unpack_ids
 from spliter_backends.dataclay.output import suppress_output
@@ -32,6 +33,8 @@ with suppress_output():
     from dataclay import event_loop
     from dataclay.config import get_runtime, settings
     from dataclay.exceptions import DoesNotExistError
+
+AT_BACKEND: Final = "at a dataClay backend"
 
 READ_ATTEMPTS: Final = 5
 """Maximum attempts to read a block that dataClay is writing to disk or reading at the same time."""
@@ -196,10 +199,7 @@ class BackendSource:
                 return [unpack_ids(member) for member in local_object(self.partition_id).members]
         except StaleError:
             pass  # it is at another backend
-        raise PartitionNotLocalError(
-            "this partition's blocks are at a dataClay backend, not in this process; pass it to a "
-            "function decorated with spliter.task, or call partition.submit(fn)"
-        )
+        raise not_local_error(AT_BACKEND)
 
 
 def _read(members: Sequence[Sequence[uuid.UUID]], number: int) -> Any:

@@ -1,0 +1,31 @@
+"""Blocks of one collection, as the program holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from spliter import BlockGrid
+from spliter.backend import IntArray
+
+BlockT = TypeVar("BlockT")
+
+
+@dataclass(frozen=True, eq=False)
+class CollectionBlocks(Generic[BlockT]):
+    """One of the collections that are split together.
+
+    Parameters
+    ----------
+    grid : BlockGrid
+        Its block grid.
+    blocks : sequence
+        The engine's references to the blocks, in C order of the grid.
+    nbytes : ndarray of int64, or None
+        Bytes of each block, if they are known before the blocks are located.
+    """
+
+    grid: BlockGrid
+    blocks: Sequence[BlockT]
+    nbytes: IntArray | None = None
