@@ -11,15 +11,23 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import ray
 from ray import ObjectRef
 
-from spliter import BackendNotUsableError, BlockGrid, BlockLostError, Movement, Partition
-from spliter.backend import RECORDS, BlocksBase, Executor, Placement, PlannedPartition
+from spliter import BackendNotUsableError, BlockLostError, Movement, Partition, SplitClosedError
+from spliter.backend import (
+    RECORDS,
+    BlocksBase,
+    Executor,
+    Placement,
+    PlannedPartition,
+    RemoteSource,
+)
+from spliter_backends._shared.collection_blocks import CollectionBlocks
 from spliter_backends.ray.cluster import (
     SHUT_DOWN,
     ObjectLocation,
@@ -28,79 +36,33 @@ from spliter_backends.ray.cluster import (
     locate_objects,
     usable_nodes,
 )
-from spliter_backends.ray.source import NodeSource, RemoteSource, TaskReport
+from spliter_backends.ray.source import (
+    NodeSource,
+    PartitionObjects,
+    PartitionReport,
+    remote_source,
+)
 from spliter_backends.ray.worker import CONCATENATE, COPY
 
 
-@dataclass(frozen=True, eq=False)
-class CollectionBlocks:
-    """One of the collections that are split together.
-
-    Parameters
-    ----------
-    grid : BlockGrid
-        Its block grid.
-    references : tuple of ObjectRef
-        The blocks, in C order of the grid.
-    """
-
-    grid: BlockGrid
-    references: tuple[ObjectRef, ...]
-
-    @property
-    def indexes(self) -> list[tuple[int, ...]]:
-        """Block indexes, in the order of the references."""
-        return self.grid.indexes(np.arange(self.grid.nblocks))
-
-
-class ClientSource:
-    """Client-side source of a partition: references to send, nothing to read.
+class ClientSource(RemoteSource):
+    """Source of a partition in the program, which sends its objects to its tasks.
 
     Parameters
     ----------
     blocks : RayBlocks
         Blocks of the Split, kept alive by the partition.
-    location : str
-        Id of the node.
-    members : tuple of tuple of ObjectRef
-        The blocks of each collection.
-    nbytes, indexes, away, has_slow
-        As in :class:`NodeSource`.
+    objects : PartitionObjects
     """
 
-    def __init__(
-        self,
-        blocks: RayBlocks,
-        location: str,
-        members: tuple[tuple[ObjectRef, ...], ...],
-        nbytes: tuple[int, ...],
-        indexes: tuple[tuple[int, ...], ...],
-        away: tuple[int, ...],
-        has_slow: bool,
-    ) -> None:
+    def __init__(self, blocks: RayBlocks, objects: PartitionObjects) -> None:
+        super().__init__(remote_source(objects.location).where)
         self.blocks = blocks
-        self.location = location
-        self._members = members
-        self._nbytes = nbytes
-        self._indexes = indexes
-        self._away = away
-        self._has_slow = has_slow
-        self._one: ObjectRef | None = None
+        self._objects: PartitionObjects | None = objects
         self._lock = threading.Lock()
         self.reading = threading.Lock()
         self.pending: deque[ObjectRef] = deque()
         """Unread reports of its tasks, oldest first."""
-
-    def read(self) -> Any:
-        """Raise `PartitionNotLocalError`: the blocks are at a node."""
-        return RemoteSource(self.location).read()
-
-    def materialized(self) -> Any:
-        """Raise `PartitionNotLocalError`."""
-        return self.read()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RemoteSource, (self.location,)
 
     def to_send(self, partition: Partition) -> tuple[Partition, ObjectRef | None]:
         """Return the partition to send to a task.
@@ -114,38 +76,29 @@ class ClientSource:
         self.blocks.read_reports_of(self)
         materialize = partition.begin_pass()
         with self._lock:
-            if materialize and self._one is None and len(partition) > 1:
-                at_node = partition.at_location(self._source(), materialize=False)
-                self._one = CONCATENATE.options(
-                    name="spliter.materialized", scheduling_strategy=affinity(self.location)
+            objects = self._objects
+            if objects is None:
+                raise SplitClosedError("the Split of this partition was closed; split again")
+            objects = replace(objects, timeout=block_timeout())
+            if materialize and objects.one is None and len(partition) > 1:
+                at_node = partition.at_location(NodeSource(objects), materialize=False)
+                one = CONCATENATE.options(
+                    name="spliter.materialized", scheduling_strategy=affinity(objects.location)
                 ).remote(at_node)
-            needed = self._one if materialize else None
-            return partition.at_location(self._source(), materialize=materialize), needed
-
-    def _source(self) -> NodeSource:
-        return NodeSource(
-            self.location,
-            self._members,
-            self._nbytes,
-            self._indexes,
-            self._away,
-            self._has_slow,
-            self.blocks.prefetch,
-            self._one,
-            block_timeout(),
-        )
+                self._objects = objects = replace(objects, one=one)
+            needed = objects.one if materialize else None
+            return partition.at_location(NodeSource(objects), materialize=materialize), needed
 
     def store_concatenated(self, one: ObjectRef) -> None:
         """Store the concatenated blocks that a task has made, unless there are some already."""
         with self._lock:
-            if self._one is None and self._members:
-                self._one = one
+            if self._objects is not None and self._objects.one is None:
+                self._objects = replace(self._objects, one=one)
 
     def release(self) -> None:
         """Release all references."""
         with self._lock:
-            self._one = None
-            self._members = ()
+            self._objects = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +143,7 @@ class RayBlocks(BlocksBase[Executor]):
         The first one is the one being split.
     """
 
-    def __init__(self, executor: Executor, members: Sequence[CollectionBlocks]) -> None:
+    def __init__(self, executor: Executor, members: Sequence[CollectionBlocks[ObjectRef]]) -> None:
         super().__init__([member.grid for member in members], executor)
         self._connection = connection()
         self._members = list(members)
@@ -220,7 +173,8 @@ class RayBlocks(BlocksBase[Executor]):
         self.read_reports()
         self.counter.drifted = False
         self._found = [
-            locate_objects(member.references, member.indexes) for member in self._members
+            locate_objects(one.blocks, one.grid.indexes(np.arange(one.grid.nblocks)))
+            for one in self._members
         ]
         nodes = usable_nodes()
         if not nodes:
@@ -228,7 +182,7 @@ class RayBlocks(BlocksBase[Executor]):
                 "no node of the Ray cluster can run tasks; start one with a CPU"
             )
         everywhere = tuple(sorted(nodes))
-        first = [self._found[0][reference] for reference in self._members[0].references]
+        first = [self._found[0][reference] for reference in self._members[0].blocks]
         holders = [
             tuple(node for node in place.nodes if node in nodes) or everywhere for place in first
         ]
@@ -241,13 +195,13 @@ class RayBlocks(BlocksBase[Executor]):
         for part in planned:
             positions = part.positions.tolist()
             rows = first.grid.rows(part.positions).tolist()
-            own = tuple(first.references[at] for at in positions)
+            own = tuple(first.blocks[at] for at in positions)
             aligned = tuple(
                 self._copies_at(number, rows, part.location)
                 for number, _ in enumerate(others, start=1)
             )
             places = [self._found[0][reference].nodes for reference in own]
-            away = tuple(
+            away = frozenset(
                 number
                 for number, nodes in enumerate(places)
                 if nodes and part.location not in nodes
@@ -258,10 +212,17 @@ class RayBlocks(BlocksBase[Executor]):
                 for reference in references
                 if reference in found  # a copy is at the node
             )
-            members = (own, *aligned)
-            indexes = tuple(first.grid.indexes(part.positions))
-            nbytes = tuple(part.nbytes.tolist())
-            made.append(ClientSource(self, part.location, members, nbytes, indexes, away, has_slow))
+            objects = PartitionObjects(
+                location=part.location,
+                members=(own, *aligned),
+                nbytes=tuple(part.nbytes.tolist()),
+                indexes=tuple(first.grid.indexes(part.positions)),
+                away=away,
+                has_slow=has_slow,
+                prefetch=self.prefetch,
+                timeout=block_timeout(),
+            )
+            made.append(ClientSource(self, objects))
         self._sources.update(made)
         return made
 
@@ -272,7 +233,7 @@ class RayBlocks(BlocksBase[Executor]):
         read from any of those left.
         """
         member, found = self._members[number], self._found[number]
-        references = [member.references[row] for row in rows]
+        references = [member.blocks[row] for row in rows]
         missing = {
             reference: (row,)
             for reference, row in zip(references, rows, strict=True)
@@ -296,7 +257,7 @@ class RayBlocks(BlocksBase[Executor]):
         Parameters
         ----------
         report : ObjectRef
-            Result of the task with one :class:`TaskReport` for each of its partitions.
+            Result of the task with one :class:`PartitionReport` for each of its partitions.
         expected : sequence of ExpectedReport
             One for each of its partitions that belongs to this Split.
         """
@@ -334,14 +295,14 @@ class RayBlocks(BlocksBase[Executor]):
             with self._lock:
                 expected = self._reports.pop(reference, ())
             try:
-                reports: list[TaskReport] = ray.get(reference, timeout=block_timeout())
+                reports: list[PartitionReport] = ray.get(reference, timeout=block_timeout())
             except Exception:  # noqa: BLE001 -- raised when the result is requested
                 continue
             self._record_reports(reports, expected)
         return len(ready)
 
     def _record_reports(
-        self, reports: Sequence[TaskReport], expected: Sequence[ExpectedReport]
+        self, reports: Sequence[PartitionReport], expected: Sequence[ExpectedReport]
     ) -> None:
         for one in expected:
             report = reports[one.number]

@@ -21,7 +21,7 @@ from spliter_backends.ray.blocks import ClientSource, ExpectedReport, RayBlocks,
 from spliter_backends.ray.cluster import SHUT_DOWN, check_known, may_wait, usable_nodes
 from spliter_backends.ray.collection import RayArray
 from spliter_backends.ray.future import RayFuture, wait_for_results
-from spliter_backends.ray.source import RemoteSource
+from spliter_backends.ray.source import remote_source
 from spliter_backends.ray.worker import RUN, SEPARATE, Placeholder
 
 
@@ -69,7 +69,7 @@ class _PackedArguments:
             )
         if partition.location != self.location:
             # A reference that cannot be iterated at this location.
-            return partition.at_location(RemoteSource(partition.location))
+            return partition.at_location(remote_source(partition.location))
         source = partition.source
         assert isinstance(source, ClientSource)
         to_send, one = source.to_send(partition)

@@ -15,7 +15,8 @@ from spliter import (
     UnsupportedCollectionError,
 )
 from spliter.backend import UNKNOWN
-from spliter_backends.ray.blocks import CollectionBlocks, RayBlocks
+from spliter_backends._shared.collection_blocks import CollectionBlocks
+from spliter_backends.ray.blocks import RayBlocks
 from spliter_backends.ray.cluster import connection, may_wait
 from spliter_backends.ray.collection import RayArray
 from spliter_backends.ray.executor import EXECUTOR
@@ -61,7 +62,7 @@ class RayLocator:
         return RayBlocks(EXECUTOR, [_open(collection) for collection in collections])
 
 
-def _open(collection: Any) -> CollectionBlocks:
+def _open(collection: Any) -> CollectionBlocks[ObjectRef]:
     if isinstance(collection, RayArray):
         return CollectionBlocks(BlockGrid(collection.chunks), tuple(collection.blocks))
     if _is_dataset(collection):
@@ -90,7 +91,7 @@ def _is_dataset(value: Any) -> bool:
     return data is not None and isinstance(value, data.Dataset)
 
 
-def _open_dataset(dataset: Any) -> CollectionBlocks:
+def _open_dataset(dataset: Any) -> CollectionBlocks[ObjectRef]:
     """Return the blocks of a dataset in order, with their numbers of rows."""
     from ray.data.dataset import MaterializedDataset
 

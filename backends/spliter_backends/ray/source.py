@@ -22,8 +22,16 @@ from typing import Any, Final
 import ray
 from ray import ObjectRef
 
-from spliter import BlockTimeoutError, Location, PartitionNotLocalError
-from spliter.backend import WINDOW_NBYTES, Pass, Prefetch, check_rows, concatenate, take_passes
+from spliter import BlockTimeoutError, Location
+from spliter.backend import (
+    WINDOW_NBYTES,
+    Pass,
+    Prefetch,
+    RemoteSource,
+    check_rows,
+    concatenate,
+    take_passes,
+)
 from spliter_backends.ray.cluster import fetch_objects, query_locations, wait_created
 
 BATCH_BLOCKS: Final = 64
@@ -34,8 +42,8 @@ BATCH_NBYTES: Final = 32 * 2**20
 
 
 @dataclass(frozen=True)
-class TaskReport:
-    """Report of a task to the main program.
+class PartitionReport:
+    """Report of a task to the main program, about one of its partitions.
 
     Parameters
     ----------
@@ -56,33 +64,9 @@ class TaskReport:
     passes: Sequence[Pass]
 
 
-@dataclass(frozen=True)
-class RemoteSource:
-    """Source of a partition away from its node; other sources are pickled as this one.
-
-    Parameters
-    ----------
-    location : str
-        Id of the node.
-    """
-
-    location: str
-
-    def read(self) -> Any:
-        """Raise `PartitionNotLocalError`."""
-        raise PartitionNotLocalError(
-            f"this partition's blocks are in Ray's object store at node {self.location[:8]}, not "
-            "in this process; pass it to a function decorated with spliter.task, or call "
-            "partition.submit(fn)"
-        )
-
-    def materialized(self) -> Any:
-        """Raise `PartitionNotLocalError`."""
-        return self.read()
-
-
-class NodeSource:
-    """Source of a partition at its node.
+@dataclass(frozen=True, eq=False)
+class PartitionObjects:
+    """The objects of a partition, as they are sent with its tasks.
 
     Parameters
     ----------
@@ -94,33 +78,49 @@ class NodeSource:
         Bytes of the first collection's blocks.
     indexes : tuple of tuple of int
         Block indexes, for errors.
-    away : tuple of int
+    away : frozenset of int
         Numbers of blocks that were at another node when the Split was made, because no task can
         run where they are.
     has_slow : bool
         Whether blocks were on disk or at another node.
     prefetch : "auto", False or int
         How many blocks to read ahead then.
-    one : ObjectRef or None
-        The concatenated blocks, if they exist.
     timeout : float
         Maximum wait for blocks, in seconds.
+    one : ObjectRef or None
+        The concatenated blocks, if they exist.
     """
 
-    def __init__(
-        self,
-        location: str,
-        members: tuple[tuple[ObjectRef, ...], ...],
-        nbytes: tuple[int, ...],
-        indexes: tuple[tuple[int, ...], ...],
-        away: tuple[int, ...],
-        has_slow: bool,
-        prefetch: Prefetch,
-        one: ObjectRef | None,
-        timeout: float,
-    ) -> None:
-        self._sent = location, members, nbytes, indexes, away, has_slow, prefetch, one, timeout
-        self._away = frozenset(away)
+    location: str
+    members: tuple[tuple[ObjectRef, ...], ...]
+    nbytes: tuple[int, ...]
+    indexes: tuple[tuple[int, ...], ...]
+    away: frozenset[int]
+    has_slow: bool
+    prefetch: Prefetch
+    timeout: float
+    one: ObjectRef | None = None
+
+    def references(self, batch: range) -> list[ObjectRef]:
+        """Return the objects of some blocks, given by their numbers, of each collection."""
+        return [member[at] for member in self.members for at in batch]
+
+
+def remote_source(location: str) -> RemoteSource:
+    """Return the source of a partition away from its node."""
+    return RemoteSource(f"in Ray's object store at node {location[:8]}")
+
+
+class NodeSource:
+    """Source of a partition at its node.
+
+    Parameters
+    ----------
+    objects : PartitionObjects
+    """
+
+    def __init__(self, objects: PartitionObjects) -> None:
+        self._objects = objects
         self._here = ""
         self._located: set[ObjectRef] = set()
         self._fetched: dict[ObjectRef, int] = {}
@@ -133,15 +133,14 @@ class NodeSource:
     @property
     def made(self) -> Any:
         """Concatenated blocks if this task has made them from several, else None."""
-        _, members, *_ = self._sent
-        return self._made[0] if self._made and len(members[0]) > 1 else None
+        return self._made[0] if self._made and len(self._objects.indexes) > 1 else None
 
-    def report(self, split: str) -> TaskReport:
+    def report(self, split: str) -> PartitionReport:
         """Return the report for the main program, after the task; `split` is the Split's token."""
         nbytes = sum(self._fetched.values())
-        drifted = self._here != self._sent[0]
+        drifted = self._here != self._objects.location
         passes = take_passes(split, Location(self._here))
-        return TaskReport(drifted, len(self._fetched), nbytes, self.made is not None, passes)
+        return PartitionReport(drifted, len(self._fetched), nbytes, self.made is not None, passes)
 
     def read(self) -> Iterator[Any]:
         """Return an iterator over the blocks, or tuples of aligned blocks.
@@ -156,38 +155,39 @@ class NodeSource:
 
     def _check_open(self) -> None:
         if not self._here:
-            RemoteSource(self._sent[0]).read()
+            remote_source(self._objects.location).read()
 
     def _read(self) -> Iterator[Any]:
-        _, members, _, indexes, *_ = self._sent
+        objects = self._objects
         batches = list(self._batches())
         for batch, following in zip(batches, [*batches[1:], range(0)], strict=True):
             found = iter(self._get(batch))
-            columns = [[next(found) for _ in batch] for _ in members]
+            columns = [[next(found) for _ in batch] for _ in objects.members]
             del found
             if following and self._reads_ahead():
                 self._bring(self._ahead_in(following))
             for number, at in enumerate(batch):
                 blocks = tuple(column[number] for column in columns)
-                check_rows(blocks, indexes[at])
+                check_rows(blocks, objects.indexes[at])
                 yield blocks[0] if len(blocks) == 1 else blocks
 
     def _reads_ahead(self) -> bool:
-        location, *_, has_slow, prefetch, _, _ = self._sent
-        return prefetch is not False and (has_slow or self._here != location)
+        objects = self._objects
+        is_slow = objects.has_slow or self._here != objects.location
+        return is_slow and objects.prefetch is not False
 
     def _ahead_in(self, batch: range) -> range:
         """Return the first blocks of a batch, as many as may be brought before its turn."""
-        _, _, nbytes, *_, prefetch, _, _ = self._sent
+        prefetch = self._objects.prefetch
         # Ray runs each task in a process of its own, one per core or fewer.
         window = WINDOW_NBYTES // (os.cpu_count() or 1)
-        totals = itertools.accumulate(nbytes[batch.start : batch.stop])
+        totals = itertools.accumulate(self._objects.nbytes[batch.start : batch.stop])
         fitting = max(1, sum(total <= window for total in totals))
         return batch[: fitting if prefetch == "auto" else min(fitting, int(prefetch))]
 
     def _batches(self) -> Iterator[range]:
         """Divide the numbers of the blocks into batches."""
-        nbytes = self._sent[2]
+        nbytes = self._objects.nbytes
         start = total = 0
         for number, size in enumerate(nbytes):
             if number > start and (number - start >= BATCH_BLOCKS or total + size > BATCH_NBYTES):
@@ -197,21 +197,19 @@ class NodeSource:
         if start < len(nbytes):
             yield range(start, len(nbytes))
 
-    def _references(self, batch: range) -> list[ObjectRef]:
-        return [member[at] for member in self._sent[1] for at in batch]
-
     def _get(self, batch: range) -> list[Any]:
-        _, members, _, indexes, *_, timeout = self._sent
-        self._count(self._references(batch), batch)
-        named = [indexes[at] for at in batch] * len(members)
-        return fetch_objects(self._references(batch), named, timeout)
+        objects = self._objects
+        references = objects.references(batch)
+        self._count(references, batch)
+        named = [objects.indexes[at] for at in batch] * len(objects.members)
+        return fetch_objects(references, named, objects.timeout)
 
     def _bring(self, batch: range) -> None:
         """Have Ray bring blocks to the memory of this node, without waiting for them.
 
         Gets of single blocks in threads take up to twice as long as one get per batch (Ray 2.60).
         """
-        references = list(dict.fromkeys(self._references(batch)))
+        references = list(dict.fromkeys(self._objects.references(batch)))
         created, _ = ray.wait(references, num_returns=len(references), timeout=0, fetch_local=False)
         with contextlib.suppress(BlockTimeoutError):  # raised when the batch's turn has come
             self._count(created, batch)
@@ -220,9 +218,9 @@ class NodeSource:
 
     def _count(self, references: Sequence[ObjectRef], batch: range) -> None:
         """Record which blocks of a batch are about to be fetched from another node."""
-        location, members, *_ = self._sent
-        if self._here == location:
-            away = {members[0][at] for at in batch if at in self._away}
+        objects = self._objects
+        if self._here == objects.location:
+            away = {objects.members[0][at] for at in batch if at in objects.away}
             references = [one for one in references if one in away]
         new = [one for one in references if one not in self._located]
         wait_created(new)
@@ -235,14 +233,14 @@ class NodeSource:
         """Return the concatenated blocks: from the object store, or made now and kept."""
         self._check_open()
         if self._made is None:
-            _, _, _, indexes, *_, one, timeout = self._sent
-            if one is not None:
-                return fetch_objects([one], indexes, timeout)[0]
+            objects = self._objects
+            if objects.one is not None:
+                return fetch_objects([objects.one], objects.indexes, objects.timeout)[0]
             self._made = (concatenate(self._read()),)
         return self._made[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return NodeSource, self._sent
+        return NodeSource, (self._objects,)
 
 
 def this_node() -> str:
