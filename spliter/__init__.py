@@ -57,7 +57,7 @@ from spliter._results import gather, reduce
 from spliter._schedule import Schedule
 from spliter._split import Split
 from spliter._task import task
-from spliter.backend.protocols import Movement
+from spliter.backend.blocks import Movement
 from spliter.backend.registry import BackendInfo, backends, is_collection
 from spliter.metrics import Metrics, PartitionMetrics
 

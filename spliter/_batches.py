@@ -89,12 +89,12 @@ def batches(
     >>> [(len(batch), int(batch[0])) for batch in batches(blocks, nbytes=4000)]
     [(450, 900), (450, 900), (5, 2)]
     """
-    if isinstance(nbytes, str) and nbytes == "auto":
-        nbytes = min(cache_nbytes(), MAX_AUTO_NBYTES)
-    check_count("nbytes", nbytes, instead='"auto" or ')
+    is_auto = isinstance(nbytes, str) and nbytes == "auto"
+    limit: Any = min(cache_nbytes(), MAX_AUTO_NBYTES) if is_auto else nbytes
+    check_count("nbytes", limit, instead='"auto" or ')
     if rows is not None:
         check_count("rows", rows)
-    return _regrouped(blocks, nbytes, check_columns(columns), rows)
+    return _regrouped(blocks, limit, check_columns(columns), rows)
 
 
 def _regrouped(

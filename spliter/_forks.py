@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from spliter._errors import ForkedError
 
 
-def owner_of(executor: object) -> int | None:
+def owner_of(executor: Any) -> int | None:
     """Return the id of this process, to which an executor is bound; None if it works in forks."""
-    return None if getattr(executor, "usable_in_forks", False) else os.getpid()
+    return None if executor.usable_in_forks else os.getpid()
 
 
 def check_process(owner: int | None, what: str) -> None:

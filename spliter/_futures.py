@@ -8,7 +8,7 @@ from typing import Any
 
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
-from spliter.backend.protocols import Executor
+from spliter.backend.executor import Executor
 from spliter.backend.registry import executor_of_future
 
 

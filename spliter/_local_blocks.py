@@ -18,9 +18,8 @@ from spliter._lookup import Keys, Lookup, LookupAhead, Missing, RecordSource
 from spliter._pace import FOLLOWING, Pace, Prefetch
 from spliter._planner import Location
 from spliter._read_ahead import ReadAhead
-from spliter.backend.bases import read_ahead
+from spliter.backend.blocks import BlockSource, read_ahead
 from spliter.backend.contents import along, bare, count_rows, cut_rows
-from spliter.backend.protocols import BlockSource
 from spliter.metrics._records import MeasuredBlocks
 
 

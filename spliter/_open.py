@@ -13,7 +13,6 @@ from spliter._planner import check_partitions_per_location
 from spliter._schedule import AUTO, Schedule, named
 from spliter._split import Split
 from spliter._unsupported import check_aligned_arguments
-from spliter.backend.protocols import SupportsPersist, SupportsPrefetch
 from spliter.backend.registry import load, locator_for
 
 
@@ -140,13 +139,12 @@ def split(
     locator = locator_for(collection, backend)
     check_aligned_arguments(locator.recognises, collection, aligned)
     collections: Sequence[Any] = (collection, *aligned)
-    if persist and isinstance(locator, SupportsPersist):
+    if persist:
         collections = locator.persist(collections)
         # Without a cluster, a computed Dask collection is in this process: another locator.
         locator = locator_for(collections[0], backend)
     blocks = locator.open(collections)
-    if isinstance(blocks, SupportsPrefetch):
-        blocks.prefetch = prefetch
+    blocks.prefetch = prefetch
     foreign = load(backend).executor if backend is not None else None
     executor = foreign(blocks) if foreign is not None else blocks.executor
     return Split(blocks, executor, partitions_per_location, materialize, chosen, steal)

@@ -19,7 +19,9 @@ from spliter._local_blocks import LocalBlocks
 from spliter._materialize import Materialization
 from spliter._planner import Location, PlannedPartition
 from spliter._task_checks import check_keywords, check_task_function
-from spliter.backend.protocols import BlockSource, Executor, SupportsSteal
+from spliter.backend.blocks import BlockSource
+from spliter.backend.executor import Executor
+from spliter.backend.registry import options_of_tasks
 from spliter.html import partition_html
 
 NOT_MATERIALIZED = Materialization(None, "not requested")
@@ -133,7 +135,7 @@ class Partition(LocalBlocks):
         check_task_function(fn)
         if self._executor is None:
             return fn(self, *args, **kwargs)
-        check_keywords(fn, kwargs)
+        check_keywords(fn, kwargs, options_of_tasks())
         return self._submit_call(fn, (self, *args), kwargs)
 
     def _submit_call(
@@ -143,7 +145,7 @@ class Partition(LocalBlocks):
         executor = self._executor
         assert executor is not None
         alone = sum(isinstance(value, Partition) for value in (*args, *kwargs.values())) == 1
-        if alone and self.holders and isinstance(executor, SupportsSteal):
+        if alone and self.holders:
             return executor.submit_among(fn, args, kwargs, self.holders)
         return executor.submit(fn, args, kwargs, location=self.location)
 

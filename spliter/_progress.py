@@ -18,7 +18,7 @@ from typing import Any, Final
 from spliter._errors import PackageMissingError, TaskTimeoutError
 from spliter._futures import executor_of, list_futures
 from spliter._results import check_may_wait
-from spliter.backend.protocols import Executor
+from spliter.backend.executor import Executor
 
 POLL_INTERVAL: Final = 1.0
 """Seconds without a callback after which futures are polled: a closed client runs no callbacks."""

@@ -11,7 +11,7 @@ from spliter._counts import check_count
 from spliter._errors import InvalidArgumentError
 from spliter._futures import executor_of, list_futures
 from spliter._planner import Location
-from spliter.backend.protocols import Executor
+from spliter.backend.executor import Executor
 
 DEFAULT_ARITY = 32
 """Results combined by one reduction task across locations. On Dask, a second level of tasks takes

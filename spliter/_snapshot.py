@@ -25,13 +25,8 @@ from spliter._per_block import count_items
 from spliter._planner import Location, PlannedPartition, plan
 from spliter._read_ahead import wait_for_abandoned
 from spliter._schedule import AUTO, Order, Schedule
-from spliter.backend.protocols import (
-    Blocks,
-    Executor,
-    Movement,
-    SupportsClose,
-    SupportsSteal,
-)
+from spliter.backend.blocks import Blocks, Movement
+from spliter.backend.executor import Executor
 from spliter.html import split_html
 from spliter.metrics import RECORDS, Pass, key_of, take_passes
 
@@ -49,10 +44,10 @@ class Snapshot(Sequence[Partition]):
         steal: bool = False,
     ) -> None:
         check_aligned(blocks.grids)
-        if steal and not isinstance(executor, SupportsSteal):
+        if steal and not executor.can_steal:
             raise InvalidArgumentError(
                 "steal=True lets the engine choose among the locations that hold a block, which "
-                "only Dask does; leave it out"
+                "that of this collection cannot; leave it out"
             )
         self._blocks = blocks
         self._executor = executor
@@ -74,7 +69,7 @@ class Snapshot(Sequence[Partition]):
         if steal and self._partitions and not any(part.holders for part in self._partitions):
             raise InvalidArgumentError(
                 "steal=True shares blocks among the locations that hold them, and each of these "
-                f"blocks is at one location; leave it out{self._replicate_advice()}"
+                f"blocks is at one location; leave it out{blocks.replicate_advice}"
             )
         self._log("split", "split %(blocks)d blocks into %(partitions)d partitions")
         self._decide()
@@ -369,7 +364,7 @@ class Snapshot(Sequence[Partition]):
         """Return the numbers of partitions, locations and blocks, and the size."""
         if self._closed:
             return "<Split: closed>"
-        if self._client_is_closed():
+        if self._executor.is_closed:
             return f"<Split: {self.nblocks} blocks, not usable: the client was closed>"
         return (
             f"<Split: {plural(len(self), 'partition')} at "
@@ -377,16 +372,9 @@ class Snapshot(Sequence[Partition]):
             f"{self.nbytes} bytes{self._options_text()}>"
         )
 
-    def _client_is_closed(self) -> bool:
-        return isinstance(self._executor, SupportsClose) and self._executor.is_closed
-
     def _spread_advice(self) -> str:
         """Return the engine's own way to spread blocks evenly, if it has one."""
-        return str(getattr(self._blocks, "spread_advice", ""))
-
-    def _replicate_advice(self) -> str:
-        """Return the engine's own way to copy blocks to several locations, if it has one."""
-        return str(getattr(self._blocks, "replicate_advice", ""))
+        return self._blocks.spread_advice
 
     def _options_text(self) -> str:
         schedule = f", schedule {self._schedule}" if self._schedule else ""

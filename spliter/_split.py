@@ -28,7 +28,8 @@ from spliter._task_checks import check_block_function, check_task_function
 from spliter._team import Queues, Team, check_queues, team_size
 from spliter._template import HINT, Template
 from spliter.backend.contents import along, bare, concatenate, take_rows
-from spliter.backend.protocols import ResultBlocks, SupportsExample
+from spliter.backend.executor import ResultBlocks
+from spliter.backend.registry import options_of_blocks
 from spliter.metrics import Metrics, report
 
 
@@ -305,12 +306,10 @@ class Split(Snapshot):
         """
         self._check_open()
         check_rows_option(rows)
-        check_block_function(fn, kwargs)
-        example = None
+        check_block_function(fn, kwargs, *options_of_blocks())
         # To read a stored block takes time, and it has no columns with names.
         needs_example = (dtype is None and meta is None) or not self._blocks.stored
-        if needs_example and isinstance(self._blocks, SupportsExample):
-            example = self._blocks.example()
+        example = self._blocks.example() if needs_example else None
         axes = self._grid.cut_axes
         template = Template.given(dtype, trailing_shape, meta, axes, example)
         if template is None:
@@ -321,7 +320,7 @@ class Split(Snapshot):
             template = Template.infer(fn, example, args, kwargs, axes)
         partitions = list(self)
         names = self._names(partitions) if example is None else names_of_block(example)
-        divisions = getattr(self._blocks, "divisions", None) if template.keeps_index else None
+        divisions = self._blocks.divisions if template.keeps_index else None
         results = []
         for partition in partitions:
             bounds = divisions and [
@@ -333,8 +332,7 @@ class Split(Snapshot):
 
     def _names(self, partitions: Sequence[Partition]) -> Any:
         """Return the future of the columns of the first block, None where no task needs it."""
-        may_have_columns = getattr(self._blocks, "may_have_columns", not self._blocks.stored)
-        if not may_have_columns or self._grid.cut_axes > 1 or len(partitions) < 2:
+        if not self._blocks.may_have_columns or self._grid.cut_axes > 1 or len(partitions) < 2:
             return None
         return min(partitions, key=lambda one: _first_block([one])).submit(names_of_first)
 

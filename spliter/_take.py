@@ -22,7 +22,7 @@ from spliter._columns import has_column_names, select
 from spliter._errors import InvalidArgumentError, ItemIndexError
 from spliter._grid import BlockGrid, IntArray
 from spliter._partition import Partition
-from spliter.backend.bases import some_blocks
+from spliter.backend.blocks import some_blocks
 from spliter.backend.contents import along, bare, concatenate, take_rows
 
 

@@ -12,7 +12,7 @@ from spliter._partition import Partition
 from spliter._split import Split
 from spliter._task_checks import check_keywords, check_task_function, name_of
 from spliter._unsupported import describe_type, is_frame
-from spliter.backend.registry import decorators_keywords, is_collection
+from spliter.backend.registry import decorators_keywords, is_collection, options_of_tasks
 
 Arguments = ParamSpec("Arguments")
 
@@ -90,7 +90,7 @@ def task(fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
             )
         for partition in found:
             partition._check_open()
-        check_keywords(fn, kwargs)
+        check_keywords(fn, kwargs, options_of_tasks())
         # Send the wrapper: it is importable under the function's name, the function is not.
         return found[0]._submit_call(submit_or_call, args, {**kwargs, **decorator_kwargs})
 

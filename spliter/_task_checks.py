@@ -4,39 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from spliter._errors import InvalidArgumentError
-
-_ANNOTATE: Final = "in Dask, start the task inside 'with dask.annotate({name}={value!r}):'"
-_PINNED: Final = "omit it: a task runs where its partition is"
-
-SUBMIT_OPTIONS: Final = {
-    "allow_other_workers": _PINNED,
-    "priority": _ANNOTATE,
-    "pure": "omit it: every call runs",
-    "resources": _ANNOTATE,
-    "retries": _ANNOTATE,
-    "workers": _PINNED,
-}
-"""Options of ``distributed.Client.submit`` that tasks do not accept, with the alternative."""
-
-_SHAPE: Final = "pass dtype= and trailing_shape=, the shape of the result for one row"
-_NAMED: Final = "omit it: the engine names its tasks"
-
-BLOCK_OPTIONS: Final = {
-    "chunks": f"{_SHAPE}; and rows='unknown' if the function selects rows",
-    "drop_axis": _SHAPE,
-    "new_axis": _SHAPE,
-    "enforce_ndim": "omit it: the shapes of results are checked",
-    "name": _NAMED,
-    "token": _NAMED,
-}
-"""Options of Dask's ``map_blocks`` that ``Split`` does not have, with the alternative."""
-
-FILLED_BY_DASK: Final = "block_info", "block_id", "partition_info"
-"""Parameters for which Dask's ``map_blocks`` and ``map_partitions`` give the place of a block."""
 
 
 def check_task_function(fn: object, name: str = "a task") -> None:
@@ -82,11 +53,9 @@ def lazy_kind(fn: Callable[..., Any]) -> str | None:
 
 
 def check_keywords(
-    fn: Callable[..., Any],
-    kwargs: Mapping[str, Any],
-    options: Mapping[str, str] = SUBMIT_OPTIONS,
+    fn: Callable[..., Any], kwargs: Mapping[str, Any], options: Mapping[str, str]
 ) -> None:
-    """Reject options of a function of Dask that the function of a task does not accept.
+    """Reject options of an engine's own functions that the function of a task does not accept.
 
     Any other wrong keyword is left to Python, which raises ``TypeError`` in the task.
 
@@ -96,7 +65,7 @@ def check_keywords(
     kwargs : mapping of str to object
         Keyword arguments of the call.
     options : mapping of str to str
-        The options, by default of Dask's ``submit``, with the alternative.
+        The options, with what takes their place.
 
     Raises
     ------
@@ -105,12 +74,13 @@ def check_keywords(
 
     Examples
     --------
-    >>> check_keywords(lambda part, retries: None, {"retries": 2})
+    >>> options = {"workers": "omit it"}
+    >>> check_keywords(lambda part, workers: None, {"workers": 2}, options)
     >>> try:
-    ...     check_keywords(len, {"workers": "a"})
+    ...     check_keywords(len, {"workers": "a"}, options)
     ... except InvalidArgumentError as error:
     ...     print(error)
-    len() has no argument 'workers', and further keywords are passed to it; omit it: a task runs ...
+    len() has no argument 'workers', and further keywords are passed to it; omit it
     """
     if options.keys().isdisjoint(kwargs):
         return
@@ -127,24 +97,31 @@ def check_keywords(
             )
 
 
-def check_block_function(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
-    """Reject parameters that Dask's ``map_blocks`` would fill in, and options that only it has.
+def check_block_function(
+    fn: Callable[..., Any],
+    kwargs: Mapping[str, Any],
+    options: Mapping[str, str],
+    filled: Collection[str],
+) -> None:
+    """Reject parameters that an engine itself would fill in, and options that only it has.
 
     Parameters
     ----------
     fn : callable
     kwargs : mapping of str to object
         Keyword arguments of the call.
+    options, filled
+        As declared by the engines.
 
     Raises
     ------
     InvalidArgumentError
-        If `fn` has one of :data:`FILLED_BY_DASK` that is not given by keyword, or lacks one of
-        :data:`BLOCK_OPTIONS` that is.
+        If `fn` has one of the parameters that is not given by keyword, or lacks one of the options
+        that is.
     """
-    check_keywords(fn, kwargs, BLOCK_OPTIONS)
+    check_keywords(fn, kwargs, options)
     parameters = _parameters(fn) or {}
-    for name in FILLED_BY_DASK:
+    for name in filled:
         if name in parameters and name not in kwargs:
             raise InvalidArgumentError(
                 f"{name_of(fn)}() has a parameter {name!r}, which map_blocks does not fill in; "

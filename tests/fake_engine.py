@@ -9,14 +9,14 @@ from typing import Any, Literal
 import numpy as np
 
 from spliter import BlockGrid, Location, Movement, Split
-from spliter.backend import BlocksBase, Executor, Placement, PlannedPartition, concatenate
+from spliter.backend import Blocks, BlockSource, Placement, PlannedPartition, concatenate
 from spliter_backends.local import LocalExecutor
 
 BLOCK_BYTES = 8
 
 
 @dataclass(frozen=True)
-class FakeSource:
+class FakeSource(BlockSource):
     """Reads blocks out of the engine's list."""
 
     values: Sequence[Any]
@@ -31,7 +31,7 @@ class FakeSource:
         return concatenate(self.read())
 
 
-class FakeBlocks(BlocksBase[Executor]):
+class FakeBlocks(Blocks):
     """Blocks that the test moves about by changing `holders`."""
 
     def __init__(

@@ -182,7 +182,7 @@ FAULTS: dict[str, tuple[str, Fault]] = {
     "futures not resolved": (
         "test_futures_arrive_as_results",
         lambda patch: patch.setattr(
-            local_executor, "with_results", lambda argument, kind: argument
+            local_executor, "call_with_results", lambda _, fn, args, kwargs: fn(*args, **kwargs)
         ),
     ),
     "partitions arrive tied": (

@@ -84,7 +84,7 @@ def test_a_location_with_most_blocks_is_pointed_out() -> None:
     assert "9 of 10 blocks are at one location, A" in crowded._repr_html_()
     assert "at one location" not in spread_over(5, 4)._repr_html_()
     assert "at one location" not in spread_over(3)._repr_html_()
-    crowded._blocks.spread_advice = "Use <b>force</b>."  # type: ignore[attr-defined]
+    crowded._blocks.spread_advice = "Use <b>force</b>."
     assert "Use &lt;b&gt;force&lt;/b&gt;." in crowded._repr_html_()
 
 

@@ -137,7 +137,7 @@ def test_files_are_cut_into_neighbours(tmp_path: Path) -> None:
         ({"schedule": "FAC2", "partitions_per_location": 2}, "not both"),
         ({"schedule": "FAC2", "steal": 1}, "True or False"),
         ({"steal": True}, "pass a schedule"),
-        ({"schedule": "FAC2", "steal": True}, "which only Dask does"),
+        ({"schedule": "FAC2", "steal": True}, "which that of this collection cannot"),
         ({"schedule": "FAC2", "steal": True, "materialize": "auto"}, "one of them"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spliter.backend import Declaration
+from spliter_backends._shared.dask_options import BLOCK_OPTIONS, BLOCK_PARAMETERS, SUBMIT_OPTIONS
 
 DECLARED = (
     Declaration(
@@ -16,6 +17,9 @@ DECLARED = (
         "distributed",
         "dask",
         graphs=True,
+        task_options=SUBMIT_OPTIONS,
+        block_options=BLOCK_OPTIONS,
+        block_parameters=BLOCK_PARAMETERS,
     ),
     Declaration(
         "dataclay",

@@ -1,9 +1,10 @@
 """API for authors of backends; programs that use existing backends do not need it.
 
-``protocols``  interfaces of a backend: a locator, its opened blocks, an executor
-``bases``      base classes that implement what most engines have in common
-``registry``   list of backends, and the choice of one for a collection
-``contents``   count and select the rows of blocks of any kind, and concatenate blocks
+``engine``    an engine's two halves, and the locator, which finds blocks
+``blocks``    the opened blocks of a Split, and what a partition takes of them to its location
+``executor``  runs functions at locations
+``registry``  list of backends, and the choice of one for a collection
+``contents``  count and select the rows of blocks of any kind, and concatenate blocks
 
 ``spliter.testing`` is the conformance suite that every backend passes.
 """
@@ -20,18 +21,15 @@ from spliter._pace import Prefetch
 from spliter._planner import Location, Placement, PlannedPartition, plan
 from spliter._read_ahead import WINDOW_NBYTES, Fetches
 from spliter._task_checks import name_of
-from spliter.backend.bases import (
-    BlocksBase,
+from spliter.backend.blocks import (
+    Blocks,
+    BlockSource,
     CachedValue,
-    ExecutorBase,
+    Movement,
     MovementCounter,
     RemoteSource,
     blocks_of,
-    futures_in,
-    may_move,
     not_local_error,
-    stays_at_location,
-    with_results,
 )
 from spliter.backend.contents import (
     check_rows,
@@ -42,22 +40,15 @@ from spliter.backend.contents import (
     is_sparse,
     take_rows,
 )
-from spliter.backend.protocols import (
-    Backend,
-    Blocks,
-    BlockSource,
-    Declaration,
+from spliter.backend.engine import Backend, Declaration, GraphScheduler, Locator
+from spliter.backend.executor import (
     Executor,
-    GraphScheduler,
-    Locator,
-    Movement,
     ResultBlocks,
-    SupportsClose,
-    SupportsExample,
-    SupportsFetches,
-    SupportsPersist,
-    SupportsPrefetch,
-    SupportsSteal,
+    call_with_results,
+    futures_in,
+    may_move,
+    stays_at_location,
+    with_results,
 )
 from spliter.backend.registry import executor_of_future, load, locator_for
 from spliter.metrics import RECORDS, Pass, take_passes
@@ -72,11 +63,9 @@ __all__ = [
     "BlockIndexes",
     "BlockSource",
     "Blocks",
-    "BlocksBase",
     "CachedValue",
     "Declaration",
     "Executor",
-    "ExecutorBase",
     "Fetches",
     "GraphScheduler",
     "IntArray",
@@ -92,13 +81,8 @@ __all__ = [
     "RecordSource",
     "RemoteSource",
     "ResultBlocks",
-    "SupportsClose",
-    "SupportsExample",
-    "SupportsFetches",
-    "SupportsPersist",
-    "SupportsPrefetch",
-    "SupportsSteal",
     "blocks_of",
+    "call_with_results",
     "check_count",
     "check_process",
     "check_rows",

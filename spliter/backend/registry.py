@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -23,7 +23,8 @@ from spliter._errors import (
     UnsupportedCollectionError,
 )
 from spliter._unsupported import describe_type, explain_not_a_collection
-from spliter.backend.protocols import Backend, Declaration, Executor, GraphScheduler, Locator
+from spliter.backend.engine import Backend, Declaration, GraphScheduler, Locator
+from spliter.backend.executor import Executor
 
 ENTRY_POINT_GROUP = "spliter.backends"
 COLLECTIONS_GROUP = "spliter.collections"
@@ -67,6 +68,22 @@ def declared() -> Mapping[str, Declaration]:
 def decorators_keywords() -> frozenset[str]:
     """Return the keywords that an engine's decorators may add to a call of a task."""
     return frozenset().union(*(each.keywords for each in declared().values()))
+
+
+@functools.cache
+def options_of_tasks() -> Mapping[str, str]:
+    """Return the engines' own options of tasks, which are refused, with what takes their place."""
+    return {
+        name: instead for each in declared().values() for name, instead in each.task_options.items()
+    }
+
+
+@functools.cache
+def options_of_blocks() -> tuple[Mapping[str, str], Collection[str]]:
+    """Return such options of functions of a block, and the parameters that an engine fills in."""
+    every = declared().values()
+    options = {name: instead for each in every for name, instead in each.block_options.items()}
+    return options, [name for each in every for name in each.block_parameters]
 
 
 @functools.cache

@@ -13,7 +13,7 @@ import numpy as np
 from spliter._format import format_bytes, plural
 from spliter._grid import BlockGrid, IntArray
 from spliter._planner import Location
-from spliter.backend.protocols import Movement
+from spliter.backend.blocks import Movement
 from spliter.html._block_map import block_map, colour, shorten
 
 _ROWS = 20

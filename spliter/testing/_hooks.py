@@ -104,7 +104,7 @@ class BackendHooks(abc.ABC):
         -------
         collection or None
             ``None`` (the default) if the executor does not implement
-            :class:`spliter.backend.SupportsSteal`.
+            :meth:`spliter.backend.Executor.submit_among`.
         """
         return None
 

@@ -64,7 +64,7 @@ def test_functions_of_dask(client: Client) -> None:
             call()
     futures = client.map(total, list(parts), workers=[parts.locations[0]])
     assert futures[0].result() == gather(parts.map(total))[0]
-    with pytest.raises(PartitionNotLocalError, match=r"use spliter\.task or partition\.submit"):
+    with pytest.raises(PartitionNotLocalError, match=r"spliter\.task, or call partition\.submit"):
         futures[1].result()
 
 

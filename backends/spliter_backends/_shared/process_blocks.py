@@ -18,7 +18,8 @@ import numpy as np
 
 from spliter import Location, Partition, PartitionNotLocalError, SplitClosedError
 from spliter.backend import (
-    BlocksBase,
+    Blocks,
+    BlockSource,
     CachedValue,
     Executor,
     Fetches,
@@ -48,7 +49,7 @@ _stores: weakref.WeakValueDictionary[str, CollectionStore] = weakref.WeakValueDi
 
 
 @dataclass(frozen=True, eq=False)
-class LocalSource:
+class LocalSource(BlockSource):
     """The blocks of one partition, in this process."""
 
     store: CollectionStore
@@ -96,7 +97,7 @@ class LocalSource:
 
 
 @dataclass(frozen=True, eq=False)
-class LostSource:
+class LostSource(BlockSource):
     """Source of a partition that was unpickled in a process without its blocks."""
 
     token: str
@@ -146,7 +147,7 @@ def _read(
     )
 
 
-class LocalBlocks(BlocksBase[Executor]):
+class LocalBlocks(Blocks):
     """Blocks of aligned collections in this process.
 
     Parameters

@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from spliter import Location, Movement, Partition
-from spliter.backend import BlocksBase, Executor, Placement, PlannedPartition, RemoteSource
+from spliter.backend import Blocks, Executor, Placement, PlannedPartition, RemoteSource
 from spliter_backends._shared.collection_blocks import CollectionBlocks
 from spliter_backends.compss import tasks
 from spliter_backends.compss.api import (
@@ -157,7 +157,7 @@ class CompssSource(RemoteSource):
             tasks.delete_later(self._one)
 
 
-class CompssBlocks(BlocksBase[Executor]):
+class CompssBlocks(Blocks):
     """Blocks of one or several aligned collections.
 
     COMPSs copies objects but never moves them, so a plan stays valid. The blocks of a partition

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from spliter import InvalidArgumentError, Location, Partition
-from spliter.backend import ExecutorBase, IntArray, ResultBlocks
+from spliter.backend import Executor, IntArray, ResultBlocks
 from spliter_backends._shared.machine import available_memory
 from spliter_backends._shared.process_blocks import at_location
 from spliter_backends.compss import tasks
@@ -35,7 +35,7 @@ from spliter_backends.compss.source import InputLayout
 from spliter_backends.compss.worker import Call
 
 
-class CompssExecutor(ExecutorBase):
+class CompssExecutor(Executor):
     """Runs functions as PyCOMPSs tasks; there is one instance."""
 
     reports_passes = True

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from spliter import BlockGrid, Location, UnsupportedCollectionError
-from spliter.backend import Blocks
+from spliter.backend import Blocks, Locator
 from spliter_backends._shared.process_blocks import LocalBlocks
 from spliter_backends._shared.readable import ReadableCollection, is_block, open_list, open_values
 from spliter_backends.compss.api import Future, runtime_is_up
@@ -20,7 +20,7 @@ from spliter_backends.compss.outcome import host_name
 from spliter_backends.compss.source import concatenate_columns
 
 
-class CompssLocator:
+class CompssLocator(Locator):
     """Finds the blocks of collections whose blocks are COMPSs objects.
 
     Examples

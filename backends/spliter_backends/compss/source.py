@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from spliter.backend import (
+    BlockSource,
     Fetches,
     RemoteSource,
     blocks_of,
@@ -88,7 +89,7 @@ def remote_source(location: str) -> RemoteSource:
     return RemoteSource(f"COMPSs objects at {location}")
 
 
-class InputSource:
+class InputSource(BlockSource):
     """Source of a partition in a task that received its blocks.
 
     Parameters

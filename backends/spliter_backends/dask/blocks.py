@@ -21,7 +21,7 @@ from distributed import Client, Future
 from distributed.protocol.pickle import dumps
 
 from spliter import InvalidArgumentError, Location, Movement, Partition
-from spliter.backend import BlocksBase, IntArray, Placement, PlannedPartition, RemoteSource
+from spliter.backend import Blocks, IntArray, Placement, PlannedPartition, RemoteSource
 from spliter_backends._shared.collection_blocks import CollectionBlocks
 from spliter_backends._shared.dask_graph import example_block
 from spliter_backends.dask.client.environment import check_environment
@@ -158,8 +158,10 @@ class ClientSource(RemoteSource):
         return identity, (self._sent,)
 
 
-class DaskBlocks(BlocksBase[DaskExecutor]):
+class DaskBlocks(Blocks):
     """The blocks of one or several aligned collections on a Dask cluster."""
+
+    executor: DaskExecutor
 
     spread_advice = "client.rebalance() spreads the blocks over the workers; then split again."
 
@@ -204,7 +206,7 @@ class DaskBlocks(BlocksBase[DaskExecutor]):
         return Placement.of(usable_holders(held, self.executor.available_workers()), nbytes)
 
     def example(self) -> Any:
-        """Return a small block made from the metadata; see `SupportsExample`."""
+        """Return a small block made from the metadata."""
         if self._view is not None:
             return None
         examples = [example_block(member.meta, member.grid) for member in self._members]

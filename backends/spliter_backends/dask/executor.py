@@ -27,7 +27,7 @@ from distributed import Client, Future
 from distributed.protocol.pickle import dumps, loads
 
 from spliter import InvalidArgumentError, Location, Partition
-from spliter.backend import ExecutorBase, IntArray, ResultBlocks
+from spliter.backend import Executor, IntArray, ResultBlocks
 from spliter_backends.dask.client.batch import BatchSender
 from spliter_backends.dask.client.calls import pickle_call
 from spliter_backends.dask.client.new_collections import assemble_blocks
@@ -41,7 +41,7 @@ from spliter_backends.dask.worker.idle import OnIdleThreads
 from spliter_backends.dask.worker.materialize import MaterializableSource, materialize_blocks
 
 
-class DaskExecutor(ExecutorBase):
+class DaskExecutor(Executor):
     """Runs functions on the workers of one client's cluster.
 
     Parameters
@@ -49,6 +49,8 @@ class DaskExecutor(ExecutorBase):
     client : distributed.Client
         Submits the tasks; its futures are returned.
     """
+
+    can_steal = True
 
     def __init__(self, client: Client) -> None:
         self._client = weakref.ref(client)
@@ -66,7 +68,7 @@ class DaskExecutor(ExecutorBase):
 
     @property
     def is_closed(self) -> bool:
-        """Whether the client was closed; see :class:`spliter.backend.SupportsClose`."""
+        """Whether the client was closed."""
         return is_closed(self._client())
 
     def capacities(self, locations: Collection[Location]) -> Mapping[Location, int]:
@@ -147,7 +149,7 @@ class DaskExecutor(ExecutorBase):
         kwargs: Mapping[str, Any],
         locations: Sequence[Location],
     ) -> Future[Any]:
-        """Submit a task that any of some workers may steal; see `SupportsSteal`."""
+        """Submit a task that any of some workers may steal."""
         return self._submit(fn, args, kwargs, locations)
 
     def _submit(

@@ -18,6 +18,7 @@ from spliter import (
     LazyCollectionError,
     UnsupportedCollectionError,
 )
+from spliter.backend import Locator
 from spliter_backends._shared.dask_graph import (
     belongs_to_cluster,
     block_values,
@@ -29,7 +30,7 @@ from spliter_backends.dask.executor import DaskExecutor, executor_for_client
 from spliter_backends.dask.internals.worker import holds_pool_thread
 
 
-class DaskLocator:
+class DaskLocator(Locator):
     """Finds the blocks of collections persisted on a distributed cluster."""
 
     def recognises(self, collection: Any) -> bool:
@@ -43,7 +44,7 @@ class DaskLocator:
         return is_dask_collection(collection) and belongs_to_cluster(collection)
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
-        """Compute lazy collections on the cluster; see :class:`spliter.backend.SupportsPersist`."""
+        """Compute lazy collections on the cluster; without waiting for them."""
         check_thread()
         return persist_collections(collections)
 

@@ -6,13 +6,13 @@ import asyncio
 import uuid
 import weakref
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from spliter import SplitClosedError
 from spliter.backend import (
-    BlocksBase,
+    Blocks,
     Executor,
     IntArray,
     Placement,
@@ -66,28 +66,27 @@ class ClientSource(RemoteSource):
         return BackendSource, (handle.remote.partition.object_id, handle.nbytes, self.prefetch)
 
 
-class SessionExecutor(Executor, Protocol):
-    """Executor of :class:`DataClayBlocks`, which needs its session."""
-
-    session: Session
-
-
-class DataClayBlocks(BlocksBase[SessionExecutor]):
+class DataClayBlocks(Blocks):
     """Blocks of one or several aligned collections in dataClay.
 
     Parameters
     ----------
     executor : DataClayExecutor
         Executor of the client.
+    session : Session
+        Its session.
     members : sequence of CollectionBlocks
         The first one is the one being split.
     """
 
     def __init__(
-        self, executor: SessionExecutor, members: Sequence[CollectionBlocks[uuid.UUID]]
+        self,
+        executor: Executor,
+        session: Session,
+        members: Sequence[CollectionBlocks[uuid.UUID]],
     ) -> None:
         super().__init__([member.grid for member in members], executor)
-        self._session = executor.session
+        self._session = session
         self._members = list(members)
         self._holders: list[list[uuid.UUID | None]] = []
         self._copies = SharedCopies(self._session)

@@ -33,7 +33,7 @@ from spliter import (
     SplIterError,
     TaskNotSerializableError,
 )
-from spliter.backend import Executor, ExecutorBase, IntArray, Prefetch, ResultBlocks, log_event
+from spliter.backend import Executor, IntArray, Prefetch, ResultBlocks, log_event
 from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends._shared.waiting import when_done
 from spliter_backends.dataclay.blocks import ClientSource
@@ -91,7 +91,7 @@ class _Task:
         return [it for it in self.referred if isinstance(it, Future)]
 
 
-class DataClayExecutor(ExecutorBase):
+class DataClayExecutor(Executor):
     """Runs functions at the backends of a client.
 
     Parameters

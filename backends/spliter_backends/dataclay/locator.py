@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spliter import BlockGrid, UnsupportedCollectionError
+from spliter.backend import Locator
 from spliter_backends._shared.collection_blocks import CollectionBlocks
 from spliter_backends.dataclay.blocks import DataClayBlocks
 from spliter_backends.dataclay.collection import DataClayArray
@@ -22,7 +23,7 @@ ALIGNED_ADVICE = (
 )
 
 
-class DataClayLocator:
+class DataClayLocator(Locator):
     """Finds the blocks of DataClayArrays, and of lists of persistent objects."""
 
     def recognises(self, collection: Any) -> bool:
@@ -34,7 +35,8 @@ class DataClayLocator:
     def open(self, collections: Sequence[Any]) -> DataClayBlocks:
         """Open collections, without querying the locations of their blocks yet."""
         executor = current_executor()
-        return DataClayBlocks(executor, [_open(collection) for collection in collections])
+        members = [_open(collection) for collection in collections]
+        return DataClayBlocks(executor, executor.session, members)
 
 
 def _open(collection: Any) -> CollectionBlocks[uuid.UUID]:

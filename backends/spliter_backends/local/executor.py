@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from spliter import Location
-from spliter.backend import Executor, ExecutorBase, check_count, futures_in, with_results
+from spliter.backend import Executor, call_with_results, check_count, futures_in
 from spliter_backends._shared.error_codec import as_task_failure
 from spliter_backends._shared.machine import available_memory, usable_cores
 from spliter_backends._shared.process_blocks import at_location
@@ -42,7 +42,7 @@ class LocalFuture(Future[Any]):
         self.location = LOCATION
 
 
-class LocalExecutor(ExecutorBase):
+class LocalExecutor(Executor):
     """Runs tasks on a pool of threads, which are started when needed.
 
     A task submitted by a task runs immediately in the submitting thread: a pool whose threads all
@@ -164,10 +164,6 @@ def executor_of_future(future: Any) -> Executor | None:
     return default_executor() if isinstance(future, Future) else None
 
 
-def _with_results(argument: Any) -> Any:
-    return with_results(argument, Future)
-
-
 def _run(
     future: LocalFuture,
     fn: Callable[..., Any],
@@ -179,8 +175,7 @@ def _run(
         return
     outer = _in_task.set(True)
     try:
-        given = [_with_results(each) for each in args]  # `map` would end at a StopIteration
-        result = fn(*given, **{k: _with_results(v) for k, v in kwargs.items()})
+        result = call_with_results(Future, fn, args, kwargs)
     except BaseException as error:  # noqa: BLE001 -- stored in the future
         _in_task.reset(outer)
         # sys.exit in a task must not end the program that requests the result.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spliter import BlockGrid, LazyCollectionError, UnsupportedCollectionError
-from spliter.backend import Blocks, log_event
+from spliter.backend import Blocks, Locator, log_event
 from spliter_backends._shared.dask_client import has_dask_client
 from spliter_backends._shared.process_blocks import LocalBlocks
 from spliter_backends._shared.readable import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from spliter_backends._shared.dask_graph import BlockValues
 
 
-class LocalLocator:
+class LocalLocator(Locator):
     """Finds the blocks of collections that are in this process or its files.
 
     Parameters

@@ -21,7 +21,7 @@ from ray import ObjectRef
 from spliter import BackendNotUsableError, BlockLostError, Movement, Partition, SplitClosedError
 from spliter.backend import (
     RECORDS,
-    BlocksBase,
+    Blocks,
     Executor,
     Placement,
     PlannedPartition,
@@ -132,7 +132,7 @@ def affinity(node: str) -> Any:
     return NodeAffinitySchedulingStrategy(node_id=node, soft=True)
 
 
-class RayBlocks(BlocksBase[Executor]):
+class RayBlocks(Blocks):
     """Blocks of one or several aligned collections in Ray.
 
     Parameters

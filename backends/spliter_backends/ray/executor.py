@@ -15,7 +15,7 @@ import ray
 from ray import ObjectRef
 
 from spliter import BlockLostError, InvalidArgumentError, Location, Partition, SplIterError
-from spliter.backend import ExecutorBase, IntArray, ResultBlocks
+from spliter.backend import Executor, IntArray, ResultBlocks
 from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends.ray.blocks import ClientSource, ExpectedReport, RayBlocks, affinity
 from spliter_backends.ray.cluster import SHUT_DOWN, check_known, may_wait, usable_nodes
@@ -79,7 +79,7 @@ class _PackedArguments:
         return to_send
 
 
-class RayExecutor(ExecutorBase):
+class RayExecutor(Executor):
     """Runs functions on the nodes of the connected cluster."""
 
     reports_passes = True

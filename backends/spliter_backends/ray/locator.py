@@ -14,7 +14,7 @@ from spliter import (
     LazyCollectionError,
     UnsupportedCollectionError,
 )
-from spliter.backend import UNKNOWN
+from spliter.backend import UNKNOWN, Locator
 from spliter_backends._shared.collection_blocks import CollectionBlocks
 from spliter_backends.ray.blocks import RayBlocks
 from spliter_backends.ray.cluster import connection, may_wait
@@ -22,7 +22,7 @@ from spliter_backends.ray.collection import RayArray
 from spliter_backends.ray.executor import EXECUTOR
 
 
-class RayLocator:
+class RayLocator(Locator):
     """Finds the blocks of collections in Ray's object store."""
 
     def recognises(self, collection: Any) -> bool:

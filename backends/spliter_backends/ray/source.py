@@ -25,6 +25,7 @@ from ray import ObjectRef
 from spliter import BlockTimeoutError, Location
 from spliter.backend import (
     WINDOW_NBYTES,
+    BlockSource,
     Pass,
     Prefetch,
     RemoteSource,
@@ -111,7 +112,7 @@ def remote_source(location: str) -> RemoteSource:
     return RemoteSource(f"in Ray's object store at node {location[:8]}")
 
 
-class NodeSource:
+class NodeSource(BlockSource):
     """Source of a partition at its node.
 
     Parameters

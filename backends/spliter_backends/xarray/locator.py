@@ -24,7 +24,7 @@ from spliter import (
     LazyCollectionError,
     UnsupportedCollectionError,
 )
-from spliter.backend import Blocks, IntArray, PlannedPartition
+from spliter.backend import Blocks, IntArray, Locator, PlannedPartition
 from spliter_backends._shared.dask_graph import (
     BlockValues,
     belongs_to_cluster,
@@ -40,7 +40,7 @@ from spliter_backends.xarray.collection import XarrayCollection, XarrayObject
 from spliter_backends.xarray.view import ChunkedVariable, LabelledView, Recipe
 
 
-class XarrayLocator:
+class XarrayLocator(Locator):
     """Finds the chunks of xarray objects, and of objects returned by :func:`along`."""
 
     def recognises(self, collection: Any) -> bool:
@@ -94,7 +94,7 @@ class XarrayLocator:
         return _open_on_cluster(chunks, found)
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
-        """Compute lazy chunks; see :class:`spliter.backend.SupportsPersist`."""
+        """Compute lazy chunks; without waiting for them."""
         plain = [held.data if isinstance(held, XarrayCollection) else held for held in collections]
         return [
             replace(held, data=data) if isinstance(held, XarrayCollection) else data

@@ -14,7 +14,8 @@ from distributed import Client, Future, get_worker
 
 from spliter import BackendNotUsableError, Location, Partition
 from spliter.backend import (
-    BlocksBase,
+    Blocks,
+    BlockSource,
     Fetches,
     IntArray,
     Placement,
@@ -71,7 +72,7 @@ def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
 
 
 @dataclass(frozen=True, eq=False)
-class ZarrSource:
+class ZarrSource(BlockSource):
     """References to the blocks of one partition, sent to its worker.
 
     Parameters
@@ -140,7 +141,7 @@ class ZarrSource:
             return concatenate(blocks_of(self))
 
 
-class ZarrBlocks(BlocksBase[DaskExecutor]):
+class ZarrBlocks(Blocks):
     """Blocks of aligned Zarr arrays that the workers of a Dask cluster read.
 
     Parameters
@@ -152,6 +153,7 @@ class ZarrBlocks(BlocksBase[DaskExecutor]):
         The first one is the one being split.
     """
 
+    executor: DaskExecutor
     stored = True
 
     def __init__(self, client: Client, executor: DaskExecutor, arrays: Sequence[Any]) -> None:

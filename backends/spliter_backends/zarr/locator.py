@@ -8,12 +8,13 @@ from typing import Any
 from distributed import get_client
 
 from spliter import BackendNotUsableError, UnsupportedCollectionError
+from spliter.backend import Locator
 from spliter_backends.dask.locator import check_thread, waiting_executor
 from spliter_backends.zarr.blocks import ZarrBlocks
 from spliter_backends.zarr.collection import ZarrCollection
 
 
-class ZarrLocator:
+class ZarrLocator(Locator):
     """Finds the blocks of Zarr arrays that Dask workers read."""
 
     def recognises(self, collection: Any) -> bool:

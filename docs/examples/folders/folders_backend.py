@@ -17,19 +17,22 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from spliter import BlockLostError, Partition, PartitionNotLocalError, UnsupportedCollectionError
+from spliter import BlockLostError, Partition, UnsupportedCollectionError
 from spliter.backend import (
     Backend,
     BlockGrid,
-    BlocksBase,
+    Blocks,
+    BlockSource,
     CachedValue,
-    ExecutorBase,
+    Executor,
     Location,
+    Locator,
     Movement,
     Placement,
     PlannedPartition,
+    call_with_results,
     concatenate,
-    with_results,
+    not_local_error,
 )
 
 THREADS_PER_FOLDER = 2
@@ -54,7 +57,7 @@ def read(path: Path, mmap_mode: Any = None) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class FileSource:
+class FileSource(BlockSource):
     """References to the blocks of a partition: the names of its files."""
 
     rows: tuple[tuple[Path, ...], ...]
@@ -66,10 +69,7 @@ class FileSource:
         """Yield the blocks in order; tuples if collections are aligned."""
         # Another process could read the files too, but not on the threads of their folder.
         if self.process != os.getpid():
-            raise PartitionNotLocalError(
-                f"the threads of these folders are in process {self.process}, and this is process "
-                f"{os.getpid()}; use the partition there, or pass a result"
-            )
+            raise not_local_error(f"read by threads of process {self.process}")
         for paths in self.rows:
             blocks = tuple(map(read, paths))
             yield blocks if len(blocks) > 1 else blocks[0]
@@ -83,7 +83,7 @@ class FileSource:
         return FileSource, (self.rows, self.process)
 
 
-class FileBlocks(BlocksBase["FolderExecutor"]):
+class FileBlocks(Blocks):
     """The blocks of one or several aligned collections, opened."""
 
     stored = True  # in files
@@ -115,7 +115,7 @@ def grid_of(blocks: Sequence[Any]) -> BlockGrid:
     return BlockGrid.from_chunks([[len(block) for block in blocks], *([size] for size in whole)])
 
 
-class FolderLocator:
+class FolderLocator(Locator):
     """Finds the blocks of `Files`."""
 
     def recognises(self, collection: Any) -> bool:
@@ -133,7 +133,7 @@ class FolderLocator:
 # --- the executor: run this there ---------------------------------------------------------------
 
 
-class FolderExecutor(ExecutorBase):
+class FolderExecutor(Executor):
     """Runs tasks on threads, a few for each folder.
 
     A task waits in its thread for futures among its arguments. This cannot deadlock: each pool
@@ -165,7 +165,7 @@ class FolderExecutor(ExecutorBase):
             if pool is None:
                 pool = ThreadPoolExecutor(THREADS_PER_FOLDER, f"folder {location or 'none'}")
                 self._pools[location] = pool
-            future = pool.submit(_run, fn, arriving, named)
+            future = pool.submit(call_with_results, Future, fn, arriving, named)
             self.locations[future] = location
         return future
 
@@ -178,11 +178,6 @@ def _arriving(value: Any) -> Any:
     if isinstance(value, Partition) and value.executor is not None:
         return value.at_location(materialize=value.begin_pass())
     return value
-
-
-def _run(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    named = {name: with_results(value, Future) for name, value in kwargs.items()}
-    return fn(*(with_results(value, Future) for value in args), **named)
 
 
 @cache

@@ -19,7 +19,6 @@ import numpy as np
 from spliter._errors import InvalidArgumentError
 from spliter._results import gather
 from spliter._split import Split
-from spliter.backend.protocols import SupportsExample
 from spliter.pipeline._calls.graph import Graph
 from spliter.pipeline._calls.metas import ArrayMeta, FrameMeta, Meta
 from spliter.pipeline._over_split.split_graph import SplitGraph
@@ -129,8 +128,7 @@ def _value_of(lazy: Lazy, of: SplitGraph, *, waits: bool = False) -> Any:
 
 def _examples(split: Split) -> tuple[Any, ...]:
     """Return a small block of each collection of a Split."""
-    blocks = split._blocks
-    example = blocks.example() if isinstance(blocks, SupportsExample) else None
+    example = split._blocks.example()
     if example is None:
         (example,) = gather([split[0].submit(no_rows)])
     return example if isinstance(example, tuple) else (example,)

@@ -80,7 +80,7 @@ def joined(sources: Sequence[WorkerSource]) -> WorkerSource:
     )
 
 
-class _MaterializedSource:
+class _MaterializedSource(BlockSource):
     """A source whose concatenated blocks are available."""
 
     def __init__(self, source: BlockSource, block: Any) -> None:

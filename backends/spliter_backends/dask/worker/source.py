@@ -30,6 +30,7 @@ from distributed import Reschedule, Worker, get_worker
 
 from spliter import BlockLostError, BlockTimeoutError
 from spliter.backend import (
+    BlockSource,
     Fetches,
     IntArray,
     Prefetch,
@@ -78,7 +79,7 @@ class View(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class WorkerSource:
+class WorkerSource(BlockSource):
     """Source of one partition, by the keys of its blocks; sent to the tasks.
 
     Parameters
@@ -147,7 +148,7 @@ class WorkerSource:
         return PartitionReader(worker, self, fetch=False)
 
 
-class PartitionReader:
+class PartitionReader(BlockSource):
     """Reads the blocks of a partition for one task at one worker."""
 
     def __init__(self, worker: Worker, source: WorkerSource, *, fetch: bool) -> None:

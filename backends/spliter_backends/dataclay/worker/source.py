@@ -18,6 +18,7 @@ import psutil
 
 from spliter import NotEnoughMemoryError
 from spliter.backend import (
+    BlockSource,
     CachedValue,
     Fetches,
     Prefetch,
@@ -118,7 +119,7 @@ async def _is_in_memory(found: Any) -> bool:
 
 
 @dataclass(eq=False)
-class BackendSource:
+class BackendSource(BlockSource):
     """Source of one partition at its backend, by the id of its partition object.
 
     Parameters
