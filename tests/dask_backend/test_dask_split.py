@@ -29,8 +29,7 @@ from spliter import (
     split,
     task,
 )
-from spliter_backends.dask.blocks import MAX_INLINE_BLOCKS
-from spliter_backends.dask.executor import executor_for_client
+from spliter_backends.dask.executor import MAX_INLINE_BLOCKS, executor_for_client
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, received, spread, total
 from tests.dask_workers import workers_of

@@ -13,29 +13,21 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from dask.typing import Key
 from distributed import Client, Future
-from distributed.protocol.pickle import dumps
 
-from spliter import InvalidArgumentError, Location, Movement, Partition
-from spliter.backend import Blocks, IntArray, Placement, PlannedPartition, RemoteSource
+from spliter import InvalidArgumentError, Location, Movement
+from spliter.backend import Blocks, IntArray, Placement, PlannedPartition
 from spliter_backends._shared.collection_blocks import CollectionBlocks
 from spliter_backends._shared.dask_graph import example_block
 from spliter_backends.dask.client.environment import check_environment
-from spliter_backends.dask.client.queries import BlockQueries, check_not_cancelled
+from spliter_backends.dask.client.queries import BlockQueries
+from spliter_backends.dask.client.source import ClientSource
 from spliter_backends.dask.executor import DaskExecutor
-from spliter_backends.dask.worker.binding import MaterializedPartition
-from spliter_backends.dask.worker.calls import PickledPartition
-from spliter_backends.dask.worker.fetch import identity
-from spliter_backends.dask.worker.materialize import MaterializableSource
 from spliter_backends.dask.worker.source import View, WorkerSource
-
-MAX_INLINE_BLOCKS: Final = 64
-"""Maximum blocks of a partition that is sent with each of its tasks, in about 4 kB. A larger
-partition is sent once, by an additional task; later tasks refer to its result."""
 
 CANDIDATES: Final = 4
 """Workers the planner may choose from for a block that only paused workers hold: enough to balance,
@@ -65,97 +57,6 @@ class PersistedCollection(CollectionBlocks[Future[Any]]):
     matching: IntArray | None = None
     meta: Any = None
     divisions: tuple[Any, ...] | None = None
-
-
-class BlockOwner(Protocol):
-    """Interface of the blocks of a Split that a :class:`ClientSource` uses."""
-
-    executor: DaskExecutor
-
-    def futures(self) -> tuple[Sequence[Future[Any]], ...]:
-        """Return the futures of all blocks."""
-        ...
-
-    def check_not_cancelled(self, partition: Partition) -> None:
-        """Raise if blocks of a partition were cancelled."""
-        ...
-
-
-class ClientSource(RemoteSource):
-    """Source of a partition in the program, which sends it to its tasks."""
-
-    def __init__(
-        self,
-        blocks: BlockOwner,
-        sent: MaterializableSource,
-        aligned: Sequence[Sequence[Future[Any]]],
-    ) -> None:
-        super().__init__("in the memory of a Dask worker")
-        self._blocks = blocks
-        self._sent = sent
-        self._one: Future[Any] | None = None
-        self._aligned = aligned  # includes copies made for this partition
-        self._sent_partition: tuple[Any, bool, PickledPartition | Future[Any]] | None = None
-        self._lock = threading.Lock()
-        # Runs after the last task on the partition: running tasks keep this object alive.
-        weakref.finalize(self, blocks.executor.release, sent.materialized_key)
-
-    def task_input(
-        self, executor: DaskExecutor, partition: Partition
-    ) -> PickledPartition | Future[Any] | MaterializedPartition:
-        """Return the input for a task: the partition, or its future.
-
-        A `MaterializedPartition` adds the future of the concatenated blocks, if iterated.
-        """
-        materialize = partition.begin_pass()
-        with self._lock:
-            sent = self._reusable(partition, materialize)
-            if sent is None or self._first_is_cancelled(partition):
-                self._blocks.check_not_cancelled(partition)
-            if sent is None:
-                sent = PickledPartition(dumps(partition.at_location(materialize=materialize)))
-                # A shared partition stays inline: the worker that runs it must fetch nothing.
-                if len(partition) > MAX_INLINE_BLOCKS and not partition.holders:
-                    sent = executor.send_partition(sent, partition.location)
-                self._sent_partition = (partition.indexes, materialize, sent)
-            if not materialize or len(partition) == 1:
-                return sent
-            if self._one is None or self._one.status in ("error", "cancelled"):
-                keep_alive = (self, self._aligned, self._blocks.futures())
-                self._one = executor.materialize_blocks(self._sent, partition.location, keep_alive)
-            return MaterializedPartition(sent, self._one)
-
-    def _first_is_cancelled(self, partition: Partition) -> bool:
-        """Return whether the first block is cancelled: ``client.restart()`` cancels all of them."""
-        first, *_ = self._blocks.futures() or ((),)
-        return bool(first) and first[int(partition.indexes.positions[0])].status == "cancelled"
-
-    def _reusable(
-        self, partition: Partition, materialize: bool
-    ) -> PickledPartition | Future[Any] | None:
-        """Return the partition as sent before, or None if it must be sent again."""
-        if self._sent_partition is None:
-            return None
-        indexes, was_one, sent = self._sent_partition
-        # Item indexes may have become known, or iteration may yield one block now.
-        if indexes is not partition.indexes or was_one != materialize:
-            return None
-        return None if isinstance(sent, Future) and sent.status == "cancelled" else sent
-
-    def keep_alive(self) -> tuple[Any, ...]:
-        """Return objects that a task needs, even if the Split is closed before it ends."""
-        with self._lock:
-            return self, self._aligned, self._blocks.futures()
-
-    def release(self) -> None:
-        """Release the sent partition, copies, and the concatenated blocks."""
-        with self._lock:
-            self._sent_partition = self._one = None
-            self._aligned = ()
-        self._blocks.executor.release(self._sent.materialized_key)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return identity, (self._sent,)
 
 
 class DaskBlocks(Blocks):
@@ -224,19 +125,6 @@ class DaskBlocks(Blocks):
         """Whether some blocks are no NumPy arrays, as far as the client has been notified."""
         return any(future.type is not np.ndarray for one in self._members for future in one.blocks)
 
-    def futures(self) -> tuple[Sequence[Future[Any]], ...]:
-        """Return the futures of all blocks; empty after :meth:`close`."""
-        return tuple(member.blocks for member in self._members)
-
-    def check_not_cancelled(self, partition: Partition) -> None:
-        """Raise `BlockLostError` if blocks of a partition were cancelled."""
-        futures = self._members[0].blocks
-        positions = partition.indexes.positions
-        check_not_cancelled(
-            [futures[at] for at in positions.tolist()],
-            lambda cancelled: self._members[0].grid.indexes(positions[cancelled]),
-        )
-
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[ClientSource]:
         """Return the sources of planned partitions; copy aligned blocks to their workers."""
         if len(self._members) > 1 and any(part.holders for part in planned):
@@ -261,9 +149,9 @@ class DaskBlocks(Blocks):
                     zip(self._members[1:], matching, strict=True), start=1
                 )
             ]
-            own = tuple(futures[position].key for position in part.positions.tolist())
+            every = [[futures[at] for at in part.positions.tolist()], *aligned]
             sent = WorkerSource(
-                members=(own, *(tuple(future.key for future in member) for member in aligned)),
+                members=tuple(tuple(future.key for future in member) for member in every),
                 nbytes=part.nbytes,
                 positions=part.positions,
                 grid_shape=grid.shape,
@@ -276,7 +164,7 @@ class DaskBlocks(Blocks):
                 shared=bool(part.holders),
                 prefetch=self.prefetch,
             )
-            made.append(ClientSource(self, sent, aligned))
+            made.append(ClientSource(sent, every, self.executor.release))
         self._sources.update(made)
         return made
 

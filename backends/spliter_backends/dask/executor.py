@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy as shallow_copy
-from typing import Any
+from typing import Any, Final
 
 import dask
 from dask._task_spec import TaskRef
@@ -32,13 +32,19 @@ from spliter_backends.dask.client.batch import BatchSender
 from spliter_backends.dask.client.calls import pickle_call
 from spliter_backends.dask.client.new_collections import assemble_blocks
 from spliter_backends.dask.client.scheduler_calls import call_client, check_open, is_closed
+from spliter_backends.dask.client.source import ClientSource
 from spliter_backends.dask.client.watch import UnfinishedTasks
 from spliter_backends.dask.internals.client import is_pickling
 from spliter_backends.dask.scheduler.client_keys import release_client_keys
+from spliter_backends.dask.worker.binding import MaterializedPartition
 from spliter_backends.dask.worker.calls import PickledPartition, run_call
 from spliter_backends.dask.worker.fetch import identity
 from spliter_backends.dask.worker.idle import OnIdleThreads
-from spliter_backends.dask.worker.materialize import MaterializableSource, materialize_blocks
+from spliter_backends.dask.worker.materialize import materialize_blocks
+
+MAX_INLINE_BLOCKS: Final = 64
+"""Maximum blocks of a partition that is sent with each of its tasks, in about 4 kB. A larger
+partition is sent once, by an additional task; later tasks refer to its result."""
 
 
 class DaskExecutor(Executor):
@@ -196,15 +202,33 @@ class DaskExecutor(Executor):
                 "the partition belongs to another client or backend than the task; pass a future "
                 "of its result instead"
             )
-        source: Any = value.source
-        keep.extend(source.keep_alive())
-        return source.task_input(self, value)
+        source = value.source
+        assert isinstance(source, ClientSource)
+        with source.lock:
+            keep.extend(source.keep_alive())
+            return self._task_input(value, source)
 
-    def send_partition(self, partition: PickledPartition, location: Location) -> Future[Any]:
-        """Send a partition to its location, where later tasks refer to it by its future."""
-        future = self._sender.add("spliter-partition", (location,), loads, (partition.data,))
-        self._watch(future, ())
-        return future
+    def _task_input(self, partition: Partition, source: ClientSource) -> Any:
+        """Return the input for a task: the partition, pickled or its future.
+
+        A `MaterializedPartition` adds the future of the concatenated blocks, if iterated.
+        """
+        materialize = partition.begin_pass()
+        sent = source.reusable(partition, materialize)
+        if sent is None:
+            sent = PickledPartition(dumps(partition.at_location(materialize=materialize)))
+            # A shared partition stays inline: the worker that runs it must fetch nothing.
+            if len(partition) > MAX_INLINE_BLOCKS and not partition.holders:
+                sent = self._sender.add(
+                    "spliter-partition", (partition.location,), loads, (sent.data,)
+                )
+                self._watch(sent, ())
+            source.sent = partition.indexes, materialize, sent
+        if not materialize or len(partition) == 1:
+            return sent
+        if source.one is None or source.one.status in ("error", "cancelled"):
+            source.one = self._materialize(source, partition.location)
+        return MaterializedPartition(sent, source.one)
 
     def release(self, key: Key) -> None:
         """Free the result that tasks keep in this client's name under a key, if there is one."""
@@ -214,13 +238,11 @@ class DaskExecutor(Executor):
             loop: Any = client.loop
             loop.add_callback(client.run_on_scheduler, release_client_keys, [key], client.id)
 
-    def materialize_blocks(
-        self, source: MaterializableSource, location: Location, keep_alive: Any
-    ) -> Future[Any]:
+    def _materialize(self, source: ClientSource, location: Location) -> Future[Any]:
         """Concatenate the blocks of a partition at its location, where Dask keeps the result."""
-        name = "spliter-materialized"
+        name, sent, keep_alive = "spliter-materialized", dumps(source), source.keep_alive()
         future = self._sender.add(
-            name, (location,), materialize_blocks, (dumps(source),), keep_alive=keep_alive
+            name, (location,), materialize_blocks, (sent,), keep_alive=keep_alive
         )
         self._watch(future, keep_alive)
         return future

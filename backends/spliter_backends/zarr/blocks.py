@@ -10,26 +10,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from distributed import Client, Future, get_worker
+from distributed import Client, get_worker
 
-from spliter import BackendNotUsableError, Location, Partition
+from spliter import BackendNotUsableError, Location
 from spliter.backend import (
     Blocks,
-    BlockSource,
     Fetches,
     IntArray,
     Placement,
     PlannedPartition,
-    Prefetch,
     blocks_of,
     concatenate,
     not_local_error,
 )
 from spliter_backends._shared.readable import fetches_of, open_zarr
-from spliter_backends.dask.blocks import ClientSource
 from spliter_backends.dask.client.scheduler_calls import block_timeout
+from spliter_backends.dask.client.source import ClientSource
 from spliter_backends.dask.executor import DaskExecutor
-from spliter_backends.dask.worker.materialize import materialize_here
+from spliter_backends.dask.worker.materialize import MaterializableSource, materialize_here
 from spliter_backends.dask.worker.memory import has_memory_to_spare, memory_for
 
 
@@ -71,8 +69,8 @@ def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class ZarrSource(BlockSource):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ZarrSource(MaterializableSource):
     """References to the blocks of one partition, sent to its worker.
 
     Parameters
@@ -81,28 +79,13 @@ class ZarrSource(BlockSource):
         Arrays to read; the first is the one being split.
     positions : ndarray of int64
         Positions of the blocks in the first array.
-    materialized_key : str
-        Key of the concatenated blocks, if a task requests them.
     nbytes : int
         Total bytes of the blocks.
-    client : str
-        Id of the client at the scheduler.
-    timeout : float
-        Maximum wait for the scheduler, in seconds.
-    shared : bool
-        Whether any worker may run the tasks.
-    prefetch : "auto", False or int
-        How many blocks to read ahead.
     """
 
     arrays: tuple[Any, ...]
     positions: IntArray
-    materialized_key: str
     nbytes: int
-    client: str
-    timeout: float
-    shared: bool
-    prefetch: Prefetch
 
     def read(self) -> Iterator[Any]:
         """Yield the blocks one by one, or tuples of aligned blocks."""
@@ -178,30 +161,23 @@ class ZarrBlocks(Blocks):
         """Return the sources of planned partitions."""
         made = [
             ClientSource(
-                self,
                 ZarrSource(
-                    self._arrays,
-                    part.positions,
-                    f"spliter-materialized-{uuid.uuid4().hex}",
-                    int(part.nbytes.sum()),
-                    self.client.id,
-                    block_timeout(),
-                    bool(part.holders),
-                    self.prefetch,
+                    arrays=self._arrays,
+                    positions=part.positions,
+                    nbytes=int(part.nbytes.sum()),
+                    materialized_key=f"spliter-materialized-{uuid.uuid4().hex}",
+                    client=self.client.id,
+                    timeout=block_timeout(),
+                    shared=bool(part.holders),
+                    prefetch=self.prefetch,
                 ),
                 (),
+                self.executor.release,
             )
             for part in planned
         ]
         self._made.update(made)
         return made
-
-    def futures(self) -> tuple[Sequence[Future[Any]], ...]:
-        """Return nothing: no block is in the cluster's memory."""
-        return ()
-
-    def check_not_cancelled(self, partition: Partition) -> None:
-        """Do nothing: there is no future that could be cancelled."""
 
     def close(self) -> None:
         """Free the concatenated blocks that workers keep."""

@@ -13,6 +13,7 @@ from distributed import Worker, get_worker
 
 from spliter import Partition
 from spliter.backend import BlockSource, may_move
+from spliter_backends.dask.worker.relocate import check_or_relocate, report
 from spliter_backends.dask.worker.source import PartitionReader, WorkerSource
 
 
@@ -49,12 +50,12 @@ def run_at_location(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
     """
     worker = get_worker()
     if may_move(fn):
-        _ensure_local(worker, [*args, *kwargs.values()])
+        _check_or_relocate(worker, [*args, *kwargs.values()])
     bound = {name: _bind_argument(worker, value) for name, value in kwargs.items()}
     return fn(*[_bind_argument(worker, value) for value in args], **bound)
 
 
-def _ensure_local(worker: Worker, values: Sequence[Any]) -> None:
+def _check_or_relocate(worker: Worker, values: Sequence[Any]) -> None:
     """Move the task if another worker has more of the blocks of all its partitions together."""
     of_split: dict[str, list[WorkerSource]] = {}
     planned = ""
@@ -63,7 +64,7 @@ def _ensure_local(worker: Worker, values: Sequence[Any]) -> None:
             of_split.setdefault(value.source.token, []).append(value.source)
             planned = value.location
     for sources in of_split.values():
-        PartitionReader(worker, joined(sources), fetch=True).ensure_local(planned)
+        check_or_relocate(worker, joined(sources), planned)
 
 
 def joined(sources: Sequence[WorkerSource]) -> WorkerSource:
@@ -107,7 +108,6 @@ def _bind(worker: Worker, partition: Partition, *, is_one: bool = False) -> Part
     source = partition.source
     if not isinstance(source, WorkerSource):
         return partition
-    reader = PartitionReader(worker, source, fetch=True)
     if is_one and worker.address != partition.location:
-        reader.report()
-    return partition.at_location(reader)
+        report(worker, source)
+    return partition.at_location(PartitionReader(worker, source, fetch=True))

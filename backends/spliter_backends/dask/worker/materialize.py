@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import dask
 from distributed import Worker, get_client
 from distributed.protocol.pickle import dumps, loads
 
 from spliter import BlockTimeoutError
+from spliter.backend import BlockSource, Prefetch
 from spliter_backends.dask.scheduler.client_keys import add_client_keys
 from spliter_backends.dask.scheduler.pins import PINNED
 from spliter_backends.dask.worker.fetch import leave_thread_pool, local_result
@@ -42,27 +45,33 @@ def limit_time(timeout: float, worker: Worker) -> Iterator[None]:
         ) from error
 
 
-class MaterializableSource(Protocol):
-    """Source of a partition whose blocks can be concatenated at a worker; small to pickle."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MaterializableSource(BlockSource):
+    """Source of a partition whose blocks a task at a worker can concatenate; small to pickle.
 
-    @property
-    def materialized_key(self) -> str:
-        """Key of the concatenated blocks if a task requests them."""
-        ...
+    Parameters
+    ----------
+    materialized_key : str
+        Key of the concatenated blocks, if a task requests them.
+    client : str
+        Id of the client that releases them.
+    timeout : float
+        Maximum wait for blocks or the scheduler without progress, in seconds.
+    shared : bool, default False
+        Whether any of several workers may run the tasks.
+    prefetch : "auto", False or int
+        How many blocks to read ahead, of those that are not in memory.
+    """
 
-    @property
-    def client(self) -> str:
-        """Id of the client that releases them."""
-        ...
+    materialized_key: str
+    client: str
+    timeout: float
+    shared: bool = False
+    prefetch: Prefetch = "auto"
 
-    @property
-    def timeout(self) -> float:
-        """Seconds to wait for them."""
-        ...
-
+    @abstractmethod
     def materialize_blocks(self) -> Any:
-        """Concatenate the blocks."""
-        ...
+        """Concatenate the blocks; the body of a task."""
 
 
 def materialize_blocks(data: bytes) -> Any:

@@ -1,69 +1,50 @@
-"""Source of a partition at a Dask worker: find its blocks in memory and iterate over them.
+"""Source of a partition at a Dask worker: iterate over the blocks in its memory, or on its disk.
 
-A task on a partition starts in ``worker.binding``, which has it checked that the blocks are in this
-worker's memory::
-
-    all here ──────────────────────────────> run
-    some in no worker's memory ────────────> leave the thread pool, wait until Dask has recomputed
-                                             them (BlockLostError if it cannot)
-    most at another worker ────────────────> pin this task there, Reschedule, report to the client
-    a few at another worker ───────────────> run, read those from the peer in batches, report
-
-After a report, the client plans again before its next pass (``dask.blocks``). The user's future
-stays the same. Blocks are not dependencies of the task: that would cost an edge per block and pass,
-and would need all of them in memory at once.
+Blocks that are at other workers when their turn comes are read from there in batches
+(``worker.relocate`` has the task run where most of them are).
 """
 
 from __future__ import annotations
 
 import functools
-import time
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-import numpy as np
 from dask.sizeof import sizeof
 from dask.typing import Key
-from distributed import Reschedule, Worker, get_worker
+from distributed import Worker, get_worker
 
-from spliter import BlockLostError, BlockTimeoutError
 from spliter.backend import (
     BlockSource,
     Fetches,
-    IntArray,
-    Prefetch,
     blocks_of,
     check_rows,
     concatenate,
-    log_event,
     not_local_error,
 )
-from spliter_backends._shared.block_names import name_blocks
-from spliter_backends.dask.internals.worker import call_scheduler, has_spilled, in_memory
+from spliter_backends.dask.internals.worker import has_spilled, in_memory
 from spliter_backends.dask.waiting import Progress
-from spliter_backends.dask.worker.fetch import fetch, leave_thread_pool
+from spliter_backends.dask.worker.fetch import fetch
 from spliter_backends.dask.worker.materialize import limit_time, materialize_here
 from spliter_backends.dask.worker.memory import (
     MISSING,
     has_memory_to_spare,
-    holds_all,
     memory_for,
     nbytes_of,
     read_local,
+)
+from spliter_backends.dask.worker.relocate import (
+    PartitionKeys,
+    check_or_relocate,
+    report,
+    timed_out,
+    wait_in_memory,
 )
 
 FETCH_BATCH_NBYTES: Final = 32 * 2**20
 """Bytes read from a peer at once: large compared with the cost of a round trip, small compared with
 a worker's memory."""
-
-MAX_MOVES: Final = 2
-"""Maximum number of times that one worker moves the same task. While blocks move, two workers could
-otherwise send it back and forth forever."""
-
-_moves: Counter[Key] = Counter()
-_MAX_RECORDED_MOVES: Final = 10_000
 
 
 class View(Protocol):
@@ -78,48 +59,17 @@ class View(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class WorkerSource(BlockSource):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WorkerSource(PartitionKeys):
     """Source of one partition, by the keys of its blocks; sent to the tasks.
 
     Parameters
     ----------
-    members : tuple of tuple
-        For each aligned collection the keys of its blocks, in the partition's order.
-    nbytes : ndarray of int64, shape (n,)
-        Bytes of each block of the first collection.
-    positions : ndarray of int64, shape (n,)
-        C-order position of each block in the first collection, for errors.
-    grid_shape : tuple of int
-        Number of blocks of that collection along each axis.
-    topic, token : str
-        Topic of drift reports, and the Split's token in them.
-    client : str
-        Id of the client at the scheduler.
-    materialized_key : str
-        Key of the concatenated blocks if a task requests them.
-    timeout : float
-        Maximum wait for blocks without progress, in seconds.
     view : View, optional
         Converts the blocks to what tasks yield.
-    shared : bool, default False
-        Whether several workers hold the blocks, and any of them may run the tasks.
-    prefetch : "auto", False or int
-        How many spilled blocks to read ahead.
     """
 
-    members: tuple[tuple[Key, ...], ...]
-    nbytes: IntArray
-    positions: IntArray
-    grid_shape: tuple[int, ...]
-    topic: str
-    token: str
-    client: str
-    materialized_key: str
-    timeout: float
     view: View | None = None
-    shared: bool = False
-    prefetch: Prefetch = "auto"
 
     def read(self) -> Iterator[Any]:
         """Return an iterator over the blocks, which must be in this worker's memory."""
@@ -132,13 +82,8 @@ class WorkerSource(BlockSource):
     def materialize_blocks(self) -> Any:
         """Concatenate the blocks; the body of a task."""
         worker = get_worker()
-        reader = PartitionReader(worker, self, fetch=True)
-        reader.ensure_local(planned=worker.address)
-        return reader.concatenated()
-
-    def index(self, at: int) -> tuple[int, ...]:
-        """Return the block index of one of the blocks."""
-        return tuple(map(int, np.unravel_index(int(self.positions[at]), self.grid_shape)))
+        check_or_relocate(worker, self, planned=worker.address)
+        return PartitionReader(worker, self, fetch=True).concatenated()
 
     def _reader(self) -> PartitionReader:
         try:
@@ -220,7 +165,8 @@ class PartitionReader(BlockSource):
         """Concatenate the blocks."""
         source = self._source
         nbytes = sum(
-            nbytes_of(self._worker, key) or int(source.nbytes[at]) for at, key in self._keys()
+            nbytes_of(self._worker, key) or int(source.nbytes[at])
+            for at, key in source.numbered_keys()
         )
         with memory_for(self._worker, nbytes):
             return (concatenate if source.view is None else source.view.join)(blocks_of(self))
@@ -230,162 +176,30 @@ class PartitionReader(BlockSource):
         if not self._fetch_allowed:
             raise not_local_error("partly at another Dask worker")
         if key not in fetched:
-            wanted = self._missing(start=at, most=FETCH_BATCH_NBYTES) or [key]
-            if key not in wanted:
-                wanted.insert(0, key)
-            fetched.update(self._fetch(wanted))
+            wanted, nbytes = {key: None}, 0
+            for other, later in self._source.numbered_keys(start=at):
+                if later not in self._worker.data:
+                    wanted[later] = None
+                    nbytes += int(self._source.nbytes[other])
+                    if nbytes >= FETCH_BATCH_NBYTES:
+                        break
+            fetched.update(self._fetch(list(wanted)))
         return fetched.pop(key)
-
-    def _keys(self, start: int = 0) -> Iterator[tuple[int, Key]]:
-        for at in range(start, len(self._source.nbytes)):
-            for member in self._source.members:
-                yield at, member[at]
-
-    def _missing(self, start: int = 0, most: float = float("inf")) -> list[Key]:
-        """Return keys from a block on that are not in this worker's memory, up to some bytes."""
-        data = self._worker.data
-        found: list[Key] = []
-        nbytes = 0
-        for at, key in self._keys(start):
-            if key not in data:
-                found.append(key)
-                nbytes += int(self._source.nbytes[at])
-                if nbytes >= most:
-                    break
-        return found
-
-    def ensure_local(self, planned: str) -> None:
-        """Move the task to another worker if that has more of the blocks; runs before user code."""
-        missing = not all(holds_all(self._worker, keys) for keys in self._source.members)
-        if missing or (self._worker.address != planned and not self._source.shared):
-            self.report()
-        if not missing:
-            return
-        keys = [key for _, key in self._keys()]
-        holders = self._wait_in_memory(keys)
-        here = self._worker.address
-        running = {here, *self._query("ncores_running")}
-        bytes_at: Counter[str] = Counter({here: 0})
-        for at, key in self._keys():
-            for address in holders[key]:
-                if address in running:
-                    bytes_at[address] += max(int(self._source.nbytes[at]), 1)
-        best = min(bytes_at, key=lambda address: (-bytes_at[address], address != here, address))
-        if best != here:
-            self._move_task(best)
-
-    def _move_task(self, address: str) -> None:
-        """Make the scheduler restart this task at another worker.
-
-        If that worker leaves, the scheduler plugin removes the pin.
-        """
-        key = self._worker.get_current_task()
-        if _moves[key] >= MAX_MOVES:
-            return
-        if len(_moves) > _MAX_RECORDED_MOVES:  # keys of tasks that ran elsewhere
-            _moves.clear()
-        _moves[key] += 1
-        try:
-            self._query("set_restrictions", worker={key: [address]})
-        except KeyError:  # the task was cancelled
-            return
-        log_event(
-            "retry",
-            "task %(task)s restarts at %(location)s, where its blocks are now",
-            engine="dask",
-            task=key,
-            location=address,
-            attempt=_moves[key],
-        )
-        raise Reschedule
 
     def _fetch(self, keys: list[Key]) -> dict[Key, Any]:
         """Read blocks from any worker, and report those that were transferred."""
-        deadline = time.monotonic() + self._source.timeout
+        worker, source = self._worker, self._source
+        progress = Progress(source.timeout)
         data: dict[Key, Any] = {}
         remote: list[Key] = []
-        pause = 0.01
         while wanted := [key for key in keys if key not in data]:
-            if time.monotonic() > deadline:
-                raise self._timed_out(wanted)
-            holders = self._wait_in_memory(wanted)
-            with limit_time(self._source.timeout, self._worker):
-                found, from_peers = fetch(self._worker, holders, self._source.timeout)
+            holders = wait_in_memory(worker, source, wanted)
+            with limit_time(source.timeout, worker):
+                found, from_peers = fetch(worker, holders, source.timeout)
             data.update(found)
             remote += from_peers
-            if len(found) < len(wanted):
-                time.sleep(pause)
-                pause = min(pause * 2, 0.5)
+            if len(found) < len(wanted) and not progress.pause(len(wanted) - len(found)):
+                raise timed_out(worker, source, wanted)
         if remote:
-            self.report(len(remote), sum(sizeof(data[key]) for key in remote))
+            report(worker, source, len(remote), sum(sizeof(data[key]) for key in remote))
         return data
-
-    def _wait_in_memory(self, keys: Collection[Key]) -> dict[Key, Sequence[str]]:
-        """Wait until every key is in some worker's memory; return the holders.
-
-        Leaves the worker's thread pool while waiting, so that tasks that recompute lost blocks can
-        use the thread.
-        """
-        keys = list(keys)
-        progress = Progress(self._source.timeout)
-        while True:
-            holders = self._query("who_has", keys=keys)
-            absent = [key for key in keys if not holders.get(key)]
-            if not absent:
-                return {key: tuple(holders[key]) for key in keys}
-            self._check_not_lost(absent)
-            leave_thread_pool()
-            if not progress.pause(len(absent)):
-                raise self._timed_out(absent)
-
-    def _check_not_lost(self, keys: Sequence[Key]) -> None:
-        states = self._query("get_task_status", keys=keys)
-        forgotten = [key for key in keys if states[key] in (None, "forgotten")]
-        erred = [key for key in keys if states[key] == "erred"]
-        if forgotten:
-            raise self._lost(
-                forgotten,
-                "were cancelled, or lost with the worker they were scattered to; make the "
-                "collection again and split it",
-            )
-        if erred:
-            raise self._lost(
-                erred,
-                "were lost with a worker, and recomputing them failed; call "
-                "client.recreate_error_locally on the collection to see the error",
-            )
-
-    def _query(self, what: str, **question: Any) -> dict[Key, Any]:
-        """Query the scheduler from a task's thread."""
-        timeout = self._source.timeout
-        with limit_time(timeout, self._worker):
-            answer: dict[Key, Any] = call_scheduler(self._worker, what, timeout, **question)
-        return answer
-
-    def _indexes_of(self, keys: Collection[Key]) -> tuple[tuple[int, ...], ...]:
-        wanted = set(keys)
-        found = {self._source.index(at): None for at, key in self._keys() if key in wanted}
-        return tuple(found)
-
-    def _lost(self, keys: Collection[Key], why: str) -> BlockLostError:
-        blocks = self._indexes_of(keys)
-        return BlockLostError(f"{name_blocks(blocks)} {why}", blocks)
-
-    def _timed_out(self, keys: Collection[Key]) -> BlockTimeoutError:
-        states = sorted(set(self._query("get_task_status", keys=list(keys)).values()))
-        return BlockTimeoutError(
-            f"{name_blocks(self._indexes_of(keys))} not available: none became ready in "
-            f"{self._source.timeout:g} s (states: {', '.join(states)}); see Dask's dashboard for "
-            "the reason, or raise the Dask setting spliter.block-timeout"
-        )
-
-    def report(self, blocks: int = 0, nbytes: int = 0) -> None:
-        """Report to the client that the plan is outdated, and what was transferred.
-
-        Uses the connection of the message that the task has finished, and is sent before it: the
-        client has the count before the user has the result.
-        """
-        self._worker.log_event(
-            self._source.topic,
-            {"split": self._source.token, "blocks": blocks, "nbytes": nbytes},
-        )
