@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from spliter._errors import InvalidArgumentError
 from spliter._grid import BlockGrid, IntArray
 from spliter._planner import Location
 from spliter.backend.contents import nested
@@ -171,6 +172,14 @@ class Executor(ABC):
     def is_closed(self) -> bool:
         """Whether the client that runs the tasks was closed; a local check, no request."""
         return False
+
+    def check_own(self, executor: Executor) -> None:
+        """Raise `InvalidArgumentError` unless a partition's executor is this one."""
+        if executor is not self:
+            raise InvalidArgumentError(
+                "the partition belongs to another client or backend than the task; pass a future "
+                "of its result instead"
+            )
 
 
 def stays_at_location(fn: FunctionT) -> FunctionT:

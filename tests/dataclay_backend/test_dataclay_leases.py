@@ -18,7 +18,7 @@ pytest.importorskip("dataclay")
 
 from spliter import InvalidArgumentError, Location, split
 from spliter_backends.dataclay import from_array
-from spliter_backends.dataclay.client.session import LEASE_VARIABLE, lease_seconds
+from spliter_backends.dataclay.client.connection import LEASE_VARIABLE, lease_seconds
 from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from spliter_backends.dataclay.executor import current_executor
 from spliter_backends.dataclay.worker.leases import TICK, Leases

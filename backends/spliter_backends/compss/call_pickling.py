@@ -11,7 +11,7 @@ import io
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import cloudpickle
 
@@ -22,13 +22,8 @@ from spliter_backends.compss.future import CompssFuture
 from spliter_backends.compss.outcome import ERRORS, TaskFailure, TaskReport
 from spliter_backends.compss.source import InputLayout, remote_source
 
-
-class InputConverter(Protocol):
-    """A function that converts a partition to inputs of a task."""
-
-    def __call__(self, partition: Partition, start: int) -> tuple[InputLayout, Sequence[Any]]:
-        """Return the layout of the inputs, numbered from `start`, and the inputs."""
-        ...
+InputConverter: TypeAlias = Callable[[Partition, int], tuple[InputLayout, Sequence[Any]]]
+"""Takes a partition and the number of its first input; returns the layout of inputs, and these."""
 
 
 @dataclass

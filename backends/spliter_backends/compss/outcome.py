@@ -23,7 +23,7 @@ import sys
 import weakref
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import cloudpickle
 import numpy as np
@@ -86,30 +86,14 @@ class TaskReport:
         )
 
 
-class SettableFuture(Protocol):
-    """A future that can be settled."""
-
-    def settle(self, value: Any, error: BaseException | None) -> None:
-        """Set the result or the error."""
-        ...
-
-
-class MoveRecorder(Protocol):
-    """Blocks of a Split, which count fetched blocks."""
-
-    def record_move(self, partition: int, host: str) -> None:
-        """Count a partition's blocks as fetched by another node."""
-        ...
-
-
 hosts: dict[str, HostResources] = {}
 """In the main program: last report of each node."""
 
-futures: weakref.WeakValueDictionary[str, SettableFuture] = weakref.WeakValueDictionary()
-"""In the main program: pending futures by key."""
+futures: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+"""In the main program: pending futures (``CompssFuture``) by key."""
 
-splits: weakref.WeakValueDictionary[str, MoveRecorder] = weakref.WeakValueDictionary()
-"""In the main program: Splits by token."""
+splits: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+"""In the main program: blocks of Splits (``CompssBlocks``) by token."""
 
 _last_error: list[BaseException] = []
 """In the main program: the last error that arrived, to recognise it in PyCOMPSs' wrapper."""

@@ -26,7 +26,7 @@ from dask.utils import funcname
 from distributed import Client, Future
 from distributed.protocol.pickle import dumps, loads
 
-from spliter import InvalidArgumentError, Location, Partition
+from spliter import Location, Partition
 from spliter.backend import Executor, IntArray, ResultBlocks
 from spliter_backends.dask.client.batch import BatchSender
 from spliter_backends.dask.client.calls import pickle_call
@@ -197,11 +197,7 @@ class DaskExecutor(Executor):
         """Return what is sent in place of a partition, and add what it needs to `keep`."""
         if not isinstance(value, Partition) or value.executor is None:
             return value
-        if value.executor is not self:
-            raise InvalidArgumentError(
-                "the partition belongs to another client or backend than the task; pass a future "
-                "of its result instead"
-            )
+        self.check_own(value.executor)
         source = value.source
         assert isinstance(source, ClientSource)
         with source.lock:

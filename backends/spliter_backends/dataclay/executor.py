@@ -27,7 +27,6 @@ from spliter import (
     BackendNotUsableError,
     BlockLostError,
     BlockTimeoutError,
-    InvalidArgumentError,
     Location,
     Partition,
     SplIterError,
@@ -175,11 +174,7 @@ class DataClayExecutor(Executor):
 
         def refer(value: Any) -> int | None:
             if isinstance(value, Partition) and value.executor is not None:
-                if value.executor is not self:
-                    raise InvalidArgumentError(
-                        "the partition belongs to another client (or backend) than the one the "
-                        "task is submitted to; pass a future of its result instead"
-                    )
+                self.check_own(value.executor)
                 if value.location != location:
                     return None  # sent as a reference that cannot be iterated there
                 new: _PartitionArgument | Future[Any] = self._partition_argument(value)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import ray
 from ray import ObjectRef
 
-from spliter import BlockLostError, InvalidArgumentError, Location, Partition, SplIterError
+from spliter import BlockLostError, Location, Partition, SplIterError
 from spliter.backend import Executor, IntArray, ResultBlocks
 from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends.ray.blocks import ClientSource, ExpectedReport, RayBlocks, affinity
@@ -38,7 +38,8 @@ class _PackedArguments:
     def argument(self, value: Any, executor: RayExecutor) -> Any:
         """Return an argument as it is sent."""
         if isinstance(value, Partition) and value.executor is not None:
-            return self._partition(value, executor)
+            executor.check_own(value.executor)
+            return self._partition(value)
         if isinstance(value, ObjectRef):  # as for any remote function of Ray
             return self._placeholder(value)
         return self._replace_futures(value)
@@ -61,12 +62,7 @@ class _PackedArguments:
         self.references.append(reference)
         return Placeholder(len(self.references) - 1)
 
-    def _partition(self, partition: Partition, executor: RayExecutor) -> Partition:
-        if partition.executor is not executor:
-            raise InvalidArgumentError(
-                "the partition belongs to another backend than the one the task is submitted to; "
-                "pass a future of its result instead"
-            )
+    def _partition(self, partition: Partition) -> Partition:
         if partition.location != self.location:
             # A reference that cannot be iterated at this location.
             return partition.at_location(remote_source(partition.location))

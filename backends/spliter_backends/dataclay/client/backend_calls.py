@@ -17,13 +17,14 @@ import enum
 import pickle
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from spliter import BackendNotUsableError
+from spliter_backends.dataclay.client.connection import ANSWER_SECONDS, STOPPED, Connection
 from spliter_backends.dataclay.message import check_fits, pack_ids, state_of
 from spliter_backends.dataclay.objects import RequestHandler
 from spliter_backends.dataclay.output import suppress_output
@@ -35,8 +36,6 @@ with suppress_output():
 HEALTH_SERVICE: Final = "dataclay.proto.backend.BackendService"
 LOOK_SECONDS: Final = 1.0
 """Interval between health checks of a backend with pending calls."""
-ANSWER_SECONDS: Final = 1.5
-"""Timeout of a health check, and of a connection: both together well under 5 s."""
 MAX_SILENCE_SECONDS: Final = 120.0
 """Maximum silence of a backend that accepts connections: one long call into compiled code that
 holds the interpreter's lock prevents it from answering."""
@@ -51,7 +50,6 @@ BATCH_NBYTES: Final = 2**25
 MAX_ATTEMPTS: Final = 6
 """Maximum attempts to run a task, or to fetch a block, while blocks keep moving."""
 NO_KWARGS: Final = pickle.dumps({})
-STOPPED: Final = "the dataClay client of this Split was stopped; start one and split again"
 
 
 class BackendLostError(Exception):
@@ -74,51 +72,10 @@ class Health(enum.Enum):
     LOST = "lost"
 
 
-class PeerSession(Protocol):
-    """Interface of the session that a :class:`Peer` uses."""
-
-    loop: Any
-
-    @property
-    def runtime(self) -> Any:
-        """Runtime of the dataClay client."""
-
-    @property
-    def name(self) -> str:
-        """Prefix of the names under which backends keep things for this client."""
-
-    @property
-    def lease_seconds(self) -> float:
-        """Seconds after which backends free what they keep, unless the lease is renewed."""
-
-    @property
-    def credentials(self) -> Mapping[str, Any]:
-        """User name, token and dataset of the client."""
-
-    @property
-    def metadata(self) -> Sequence[tuple[str, str]]:
-        """The credentials as gRPC metadata."""
-
-    def new_name(self) -> str:
-        """Return a unique name for a transfer."""
-
-    def is_started(self) -> bool:
-        """Return whether the client is started and not stopped."""
-
-    async def refresh(self) -> None:
-        """Update the list of backends."""
-
-
 class Peer:
-    """Connection of this client to one backend. Coroutines run on dataClay's event loop.
+    """A backend, as this client calls it. Coroutines run on dataClay's event loop."""
 
-    Parameters
-    ----------
-    session : PeerSession
-    backend_id : UUID
-    """
-
-    def __init__(self, session: PeerSession, backend_id: uuid.UUID) -> None:
+    def __init__(self, session: Connection, backend_id: uuid.UUID) -> None:
         self.backend_id = backend_id
         self.handler_id = uuid.uuid5(backend_id, "spliter-request-handler")
         self._session = session

@@ -15,21 +15,13 @@ from typing import Any, Final
 
 from spliter import BackendNotUsableError, BlockTimeoutError, InvalidArgumentError
 from spliter.backend import check_process
-from spliter_backends._shared.settings import positive_seconds
-from spliter_backends.dataclay.client.backend_calls import (
-    ANSWER_SECONDS,
-    STOPPED,
-    BackendLostError,
-    Health,
-    Peer,
-)
+from spliter_backends.dataclay.client.backend_calls import BackendLostError, Health, Peer
+from spliter_backends.dataclay.client.connection import Connection
 from spliter_backends.dataclay.message import pack_ids, unpack_ids
 from spliter_backends.dataclay.output import suppress_output
-from spliter_backends.dataclay.worker.leases import DEFAULT_SECONDS
 
 with suppress_output():
-    from dataclay.config import get_runtime, session_var, settings
-    from dataclay.event_loop import get_dc_event_loop
+    from dataclay.config import get_runtime
 
 ADMIN_SECONDS: Final = 60.0
 """Timeout of requests that do not wait for tasks."""
@@ -39,63 +31,17 @@ EXIT_SECONDS: Final = 2.0
 
 NIL_ID: Final = uuid.UUID(int=0)
 
-LEASE_VARIABLE: Final = "SPLITER_DATACLAY_LEASE"
 
-
-def lease_seconds() -> float:
-    """Return the length of a lease in seconds, set by ``SPLITER_DATACLAY_LEASE``.
-
-    Backends free a program's objects when it has not renewed its lease for this long; 300 s by
-    default.
-    """
-    return positive_seconds(LEASE_VARIABLE, DEFAULT_SECONDS)
-
-
-class Session:
-    """A started dataClay client, and its backends.
-
-    Parameters
-    ----------
-    runtime : dataclay.runtime.ClientRuntime
-    """
+class Session(Connection):
+    """A started dataClay client, and its backends."""
 
     def __init__(self, runtime: Any) -> None:
-        self._runtime = weakref.ref(runtime)
-        self.loop: Any = get_dc_event_loop()
-        self.credentials: Mapping[str, Any] = session_var.get(None) or {
-            "dataset_name": settings.client.dataset if settings.client else settings.root_dataset,
-            "username": settings.client.username if settings.client else settings.root_username,
-            "token": b"",
-        }
-        self.metadata = [
-            ("dataset-name", self.credentials["dataset_name"]),
-            ("username", self.credentials["username"]),
-            ("authorization", self.credentials["token"]),
-        ]
-        self.name: Final = uuid.uuid4().hex
-        self.lease_seconds: Final = lease_seconds()
+        super().__init__(runtime)
         self.owner: Final = os.getpid()
         self.executor: Any = None
         self._peers: dict[uuid.UUID, Peer] = {}
         self._described: dict[uuid.UUID, Mapping[str, Any]] = {}
         atexit.register(_end_leases, weakref.ref(self))
-
-    @property
-    def runtime(self) -> Any:
-        """Runtime of the client."""
-        runtime = self._runtime()
-        if runtime is None:
-            raise BackendNotUsableError(STOPPED)
-        return runtime
-
-    def new_name(self) -> str:
-        """Return a unique name under which a backend can keep something for this client."""
-        return self.name + uuid.uuid4().hex
-
-    def is_started(self) -> bool:
-        """Return whether the client is started and not stopped."""
-        runtime = self._runtime()
-        return runtime is not None and runtime is get_runtime()
 
     def peer(self, backend_id: uuid.UUID) -> Peer:
         """Return the connection to a backend, which need not exist."""
@@ -136,18 +82,6 @@ class Session:
     async def end_leases(self) -> None:
         """Make all backends free what they keep for this client."""
         await asyncio.gather(*(peer.end_lease() for peer in self._peers.values()))
-
-    async def refresh(self) -> None:
-        """Query the list of backends from the metadata service."""
-        update = self.runtime.backend_clients.update()
-        try:
-            async with asyncio.timeout(2 * ANSWER_SECONDS):
-                await update
-        except Exception as error:
-            raise BackendNotUsableError(
-                f"dataClay's metadata service did not list its backends: {error!r}; check that it "
-                "is running"
-            ) from error
 
     async def backend_ids(self) -> list[uuid.UUID]:
         """Return the ids of the backends that are alive."""
