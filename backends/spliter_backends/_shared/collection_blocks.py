@@ -18,8 +18,6 @@ class CollectionBlocks(Generic[BlockT]):
 
     Parameters
     ----------
-    grid : BlockGrid
-        Its block grid.
     blocks : sequence
         The engine's references to the blocks, in C order of the grid.
     nbytes : ndarray of int64, or None

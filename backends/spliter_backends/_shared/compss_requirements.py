@@ -37,8 +37,6 @@ class Requirement:
 
     Parameters
     ----------
-    what : str
-        Name of the requirement.
     found : str
         Path or version, and the options it needs; empty if it is missing.
     advice : str

@@ -115,17 +115,14 @@ def block_values(collection: Any) -> BlockValues:
 def example_block(meta: Any, grid: BlockGrid) -> Any:
     """Return a small block to call functions on, to infer the type of their results.
 
+    Filled with the values Dask uses to infer types; ``None`` for blocks of other types.
+
     Parameters
     ----------
     meta : object
         Empty block, from :class:`BlockValues`.
     grid : BlockGrid
         Gives the size of the trailing axes.
-
-    Returns
-    -------
-    ndarray of one row, DataFrame, Series or Index of a few rows, or None
-        Filled with the values Dask uses to infer types; ``None`` for other blocks.
     """
     one_row = (1, *(max(axis[0], 1) for axis in grid.chunks[1:]))
     if isinstance(meta, np.ndarray):
@@ -149,8 +146,6 @@ def persist_collections(collections: Sequence[Any], **settings: Any) -> list[Any
     ----------
     collections : sequence of object
         Dask collections and lists of delayed objects are computed, others returned unchanged.
-    **settings
-        Arguments of :func:`dask.persist`.
 
     Returns
     -------
@@ -172,16 +167,13 @@ def persist_collections(collections: Sequence[Any], **settings: Any) -> list[Any
 def needs_computing(collection: Any) -> bool:
     """Return whether some blocks of a Dask collection are not where they can be split.
 
+    True if a block is not computed. In a program with a distributed client also if a block is a
+    value in the graph, like the slices of ``da.from_array(ndarray)``.
+
     Parameters
     ----------
     collection : object
         Any object; of a list, the Dask collections in it are checked.
-
-    Returns
-    -------
-    bool
-        True if a block is not computed. In a program with a distributed client also if a block is
-        a value in the graph, like the slices of ``da.from_array(ndarray)``.
     """
     if isinstance(collection, list | tuple):
         return any(is_dask_collection(value) and needs_computing(value) for value in collection)
@@ -194,13 +186,7 @@ def needs_computing(collection: Any) -> bool:
 
 
 def first_value(collection: Any) -> Any:
-    """Return the first block only, which is cheap enough for recognising a collection.
-
-    Returns
-    -------
-    object
-        A future, a block, :data:`LAZY`, or ``None`` if there are no blocks.
-    """
+    """Return the first block as :class:`BlockValues` does, ``None`` if there is none; cheap."""
     key = next(iter(flatten(collection.__dask_keys__())), None)
     return None if key is None else _follow(collection.__dask_graph__(), key)
 
@@ -208,17 +194,14 @@ def first_value(collection: Any) -> Any:
 def belongs_to_cluster(collection: Any) -> bool:
     """Return whether the Dask backend, rather than the local one, must split a collection.
 
+    Returns false if its blocks are values in the graph and there is no distributed client. A
+    program with a client is expected to use it: it gets an error that says to persist the
+    collection. A lazy collection belongs to the cluster whenever ``distributed`` is installed.
+
     Parameters
     ----------
     collection : dask collection
         Of a list of delayed objects, pass the first.
-
-    Returns
-    -------
-    bool
-        False if its blocks are values in the graph and there is no distributed client. A program
-        with a client is expected to use it: it gets an error that says to persist the collection.
-        A lazy collection belongs to the cluster whenever ``distributed`` is installed.
     """
     if importlib.util.find_spec("distributed") is None:
         return False

@@ -27,13 +27,6 @@ _CAPTURE: Final = compile("frame = sys._getframe()", "<task>", "exec")
 def result_not_pickled(result: Any, reason: BaseException) -> TaskNotSerializableError:
     """Return the error for a task whose result cannot be pickled.
 
-    Parameters
-    ----------
-    result : object
-        What the task returned.
-    reason : BaseException
-        What pickling it raised.
-
     Examples
     --------
     >>> print(result_not_pickled([], TypeError("cannot pickle 'generator' object")))
@@ -109,13 +102,6 @@ def as_picklable(
     error: BaseException, dumps: Callable[[Any], Any], loads: Callable[[Any], Any]
 ) -> BaseException:
     """Return the error if it survives pickling, else a ``TaskFailedError`` that describes it.
-
-    Parameters
-    ----------
-    error : BaseException
-        As caught.
-    dumps, loads : callable
-        Pickle and unpickle an object.
 
     Examples
     --------

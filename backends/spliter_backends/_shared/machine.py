@@ -14,13 +14,7 @@ def usable_cores() -> int:
 
 
 def available_memory(path: str = "/proc/meminfo") -> int | None:
-    """Return the memory in bytes that can be allocated without swapping.
-
-    Returns
-    -------
-    int or None
-        ``None`` on systems without `path`.
-    """
+    """Return the bytes that can be allocated without swapping; None on systems without `path`."""
     try:
         lines = Path(path).read_text(encoding="ascii").splitlines()
     except OSError:

@@ -148,17 +148,7 @@ def _read(
 
 
 class LocalBlocks(Blocks):
-    """Blocks of aligned collections in this process.
-
-    Parameters
-    ----------
-    collections : sequence of ReadableCollection
-        The first one is the one being split.
-    location : Location
-        Name of this process.
-    executor : Executor
-        Runs tasks over the blocks.
-    """
+    """Blocks of aligned collections in this process."""
 
     def __init__(
         self, collections: Sequence[ReadableCollection], location: Location, executor: Executor

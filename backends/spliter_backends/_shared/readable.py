@@ -48,7 +48,6 @@ class ReadableCollection:
     Parameters
     ----------
     grid : BlockGrid
-        Its block grid.
     nbytes : ndarray of int64, shape (nblocks,)
         Bytes of each block.
     read : callable
@@ -82,22 +81,13 @@ def fetches_of(
 ) -> Fetches | None:
     """Return the reads of a partition's blocks, with their aligned blocks.
 
+    ``None`` if nothing is read ahead: if blocks are in memory, and if blocks next to each other
+    share an aligned one, which is then read once.
+
     Parameters
     ----------
-    collections : sequence of ReadableCollection
-        The first one is the one being split.
-    positions : ndarray of int64
-        Positions of the partition's blocks in it.
-    prefetch : "auto", False or int
-    location : str
     has_memory : callable
         As for `Fetches`.
-
-    Returns
-    -------
-    Fetches or None
-        ``None`` if nothing is read ahead: if blocks are in memory, and if blocks next to each other
-        share an aligned one, which is then read once.
     """
     first, *aligned = collections
     if prefetch is False or not any(one.slow for one in collections):
@@ -125,8 +115,6 @@ def in_turn(
     ----------
     collection : ReadableCollection
         If it is mapped from a file, the next blocks are requested with ``madvise``.
-    positions : ndarray of int64, shape (n,)
-        In the order of the loop.
     prefetch : "auto", False or int
         Of how many; for "auto" of as many as a window holds, at least one.
     """
@@ -148,11 +136,8 @@ def _advised(turns: list[int], will_need: Callable[[int], None], depth: int) -> 
 def is_block(value: Any) -> bool:
     """Return whether a value can be a block of a list: has an axis 0, or is itself a list.
 
-    Returns
-    -------
-    bool
-        ``True`` for arrays, DataFrames, Series, sparse matrices and lists; ``False`` for
-        scalars, strings, partitions, and elements of another engine's collections.
+    Returns ``True`` for arrays, DataFrames, Series, sparse matrices and lists; ``False`` for
+    scalars, strings, partitions, and elements of another engine's collections.
     """
     if isinstance(value, list):
         return True
@@ -172,13 +157,7 @@ def _is_persistent(value: Any) -> bool:
 
 
 def block_nbytes(block: Any) -> int:
-    """Return the approximate bytes of a block in memory.
-
-    Returns
-    -------
-    int
-        Bytes of its buffers if it has any, else of the object itself.
-    """
+    """Return the approximate bytes of a block in memory: of its buffers, if it has any."""
     if isinstance(block, np.ma.MaskedArray):
         return int(block.nbytes) + int(np.ma.getmask(block).nbytes)
     nbytes = getattr(block, "nbytes", None)
@@ -245,7 +224,6 @@ def open_memmap(array: np.memmap[Any, Any], threads: int) -> ReadableCollection:
 
     Parameters
     ----------
-    array : memmap of at least one axis
     threads : int
         Minimum number of blocks, as far as there are rows.
 
@@ -352,8 +330,6 @@ def open_values(grid: BlockGrid, values: Sequence[Any]) -> ReadableCollection:
 
     Parameters
     ----------
-    grid : BlockGrid
-        Their grid.
     values : sequence of block
         The blocks in C order.
 
@@ -373,17 +349,14 @@ def open_values(grid: BlockGrid, values: Sequence[Any]) -> ReadableCollection:
 def cut(length: int, step: int) -> tuple[int, ...]:
     """Cut an axis into parts of `step` items; the last part has the remainder.
 
+    The sizes of the parts add up to `length`.
+
     Parameters
     ----------
     length : int
         Length of the axis; an axis of length 0 is one part.
     step : int
         Length of a part, at least 1.
-
-    Returns
-    -------
-    tuple of int
-        Sizes of the parts; their sum is `length`.
 
     Examples
     --------

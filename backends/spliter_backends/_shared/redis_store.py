@@ -33,8 +33,6 @@ class StoreServer:
 
     Parameters
     ----------
-    name : str
-        Name for messages.
     command : tuple of str
         Command without the options.
     is_redis : bool

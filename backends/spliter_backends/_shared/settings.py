@@ -12,8 +12,6 @@ def positive_seconds(variable: str, default: float) -> float:
 
     Parameters
     ----------
-    variable : str
-        Name of the environment variable.
     default : float
         Used if it is unset or empty.
 

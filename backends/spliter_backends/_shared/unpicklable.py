@@ -32,21 +32,10 @@ def not_serializable(
 
     Parameters
     ----------
-    fn : callable
-        The user's function.
-    args, kwargs
-        Its arguments.
-    cause : Exception
-        Error raised by pickling.
     dumps : callable
         The engine's function to pickle one value.
     place : str
         Destination of the task, for the message.
-
-    Returns
-    -------
-    TaskNotSerializableError
-        Names the innermost value that cannot be pickled by itself.
 
     Examples
     --------

@@ -48,11 +48,8 @@ def register_metadata(block: Any, metadata: Any, which: int | None = None) -> No
 
     Parameters
     ----------
-    block : future
     metadata : future
         Future of a :class:`BlockMetadata`, or of a list of them.
-    which : int, optional
-        Index into the list.
     """
     _pending_metadata[block] = metadata, which
 
@@ -60,15 +57,12 @@ def register_metadata(block: Any, metadata: Any, which: int | None = None) -> No
 def known_metadata(block: Any) -> BlockMetadata | None:
     """Return a block's metadata; wait for the task that makes it if that reports them.
 
+    Returns ``None`` if no task reports them.
+
     Parameters
     ----------
     block : object
         A block, or its first part.
-
-    Returns
-    -------
-    BlockMetadata or None
-        ``None`` if no task reports them.
     """
     if not isinstance(block, Future):
         return None
@@ -86,8 +80,6 @@ class CompssObjects(CollectionBlocks[tuple[Any, ...]]):
 
     Parameters
     ----------
-    grid, blocks, nbytes
-        As of any collection.
     kept : object
         The collection, which may delete its blocks when it is freed.
     """
@@ -162,13 +154,6 @@ class CompssBlocks(Blocks):
 
     COMPSs copies objects but never moves them, so a plan stays valid. The blocks of a partition
     whose task ran at another node are counted as fetched, once per node.
-
-    Parameters
-    ----------
-    members : sequence of CompssObjects
-        The first one is the one being split.
-    executor : Executor
-        Runs tasks over them.
     """
 
     def __init__(self, members: Sequence[CompssObjects], executor: Executor) -> None:
@@ -184,13 +169,7 @@ class CompssBlocks(Blocks):
         splits[self.token] = self
 
     def locate(self) -> Placement:
-        """Determine where the blocks are, as the module's docstring describes.
-
-        Returns
-        -------
-        Placement
-            Locations are COMPSs' names of the nodes, marked if they are assumed.
-        """
+        """Determine where the blocks are, by COMPSs' names of the nodes, marked if assumed."""
         if not self._metadata:
             self._metadata = [self._metadata_of(member) for member in self.members]
         first = self._metadata[0]
@@ -248,8 +227,6 @@ class CompssBlocks(Blocks):
 
         Parameters
         ----------
-        partition : int
-            Number of the partition.
         host : str
             Node where its task ran; copies there are reused by later tasks.
         """
@@ -269,13 +246,7 @@ class CompssBlocks(Blocks):
 
 
 def known_nodes() -> Sequence[str]:
-    """Return the nodes to assign blocks of unknown location to, in turn.
-
-    Returns
-    -------
-    sequence of str
-        The setting `nodes`, else the nodes that tasks have reported, else made-up names.
-    """
+    """Return the nodes to assign blocks to in turn: those set, those reported, or made-up ones."""
     if settings().nodes:
         return settings().nodes
     count = max(int(compss_get_number_of_resources()), 1)

@@ -34,8 +34,6 @@ class PickledCall:
     ----------
     content : bytes
         Pickle for :func:`unpickle_call`.
-    inputs : list
-        Inputs of the PyCOMPSs task.
     """
 
     content: bytes
@@ -95,15 +93,6 @@ def pickle_call(
     fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], convert: InputConverter
 ) -> PickledCall:
     """Pickle a call.
-
-    Parameters
-    ----------
-    fn : callable
-        The user's function.
-    args, kwargs
-        Its arguments.
-    convert : callable
-        Converts partitions to inputs.
 
     Raises
     ------

@@ -128,10 +128,7 @@ def _regular_size(sizes: Sequence[int]) -> int:
 def assemble_blocks(
     results: Sequence[tuple[IntArray, Any]], made: ResultBlocks
 ) -> CompssCollection:
-    """Return blocks made by tasks as a collection; one task per result separates its blocks.
-
-    See :meth:`.executor.CompssExecutor.assemble`.
-    """
+    """Return blocks made by tasks as a collection; one task per result separates its blocks."""
     blocks: list[Any] = [None] * made.grid.nblocks
     for positions, future in results:
         places = positions.tolist()

@@ -62,26 +62,10 @@ class CompssExecutor(Executor):
         kwargs: Mapping[str, Any],
         location: Location | None = None,
     ) -> CompssFuture:
-        """Start a PyCOMPSs task that calls ``fn(*args, **kwargs)``.
+        """Start a PyCOMPSs task; without a runtime, it has run when this returns.
 
-        Parameters
-        ----------
-        fn : callable
-            The function.
-        args, kwargs
-            Its arguments; futures arrive as results and partitions iterable, at any depth.
-        location : Location, optional
-            Location of its partitions; the task is pinned to it if the setting ``pins`` has it.
-
-        Returns
-        -------
-        CompssFuture
-            A PyCOMPSs future. Without a runtime, the task has already run.
-
-        Raises
-        ------
-        TaskNotSerializableError
-            If `fn` or an argument cannot be pickled.
+        Futures and partitions may be at any depth in the arguments. The task is pinned to the
+        location if the setting ``pins`` has it.
         """
         named = dict(kwargs)
         return self._submit(fn, args, named, location, self._constraints_of(fn, named))
@@ -128,14 +112,6 @@ class CompssExecutor(Executor):
         ----------
         base : str
             ``"call"``, ``"make"`` or ``"make_in_turn"``.
-        fn, args, kwargs
-        constraints : mapping of str to object
-            Constraints on the node.
-
-        Returns
-        -------
-        future, or list of future
-            One per return value of the task.
         """
         tasks.delete_scheduled()
         key = uuid.uuid4().hex
@@ -198,15 +174,7 @@ class CompssExecutor(Executor):
         return partition.executor.inputs_of(partition, start)
 
     def inputs_of(self, partition: Partition, start: int) -> tuple[InputLayout, Sequence[Any]]:
-        """Return the inputs of a task on a partition, and their layout (for the backend).
-
-        Parameters
-        ----------
-        partition : Partition
-            Partition of a Split of this executor.
-        start : int
-            Number of its first input.
-        """
+        """Return the inputs of a task on a partition, and their layout (for the backend)."""
         source: Any = partition.source
         found: tuple[InputLayout, Sequence[Any]]
         found = source.task_inputs(partition, start, self._pin(partition.location))
@@ -231,20 +199,7 @@ class CompssExecutor(Executor):
         return {at: hosts[at].free if at in hosts else None for at in locations}
 
     def assemble(self, results: Sequence[tuple[IntArray, Any]], made: ResultBlocks) -> Any:
-        """Return the blocks made by tasks as a collection, without waiting for them.
-
-        Parameters
-        ----------
-        results : sequence of (ndarray of int64, future)
-            Positions of blocks, and the future of the new ones.
-        made : ResultBlocks
-            Sizes and type of the new blocks.
-
-        Returns
-        -------
-        CompssCollection
-            PyCOMPSs futures, one per block, made by one task per partition.
-        """
+        """Return the blocks as PyCOMPSs futures, separated by one task per partition."""
         return assemble_blocks(results, made)
 
 

@@ -34,12 +34,9 @@ class CompssLocator(Locator):
     def recognises(self, collection: Any) -> bool:
         """Return whether its blocks can be passed to PyCOMPSs tasks.
 
-        Returns
-        -------
-        bool
-            ``True`` for ds-arrays, results of ``make_blocks`` and ``map_blocks``, lists of
-            PyCOMPSs futures, and lists of blocks in this process (which other backends accept as
-            well: this one splits them if it is requested by name).
+        Returns ``True`` for ds-arrays, results of ``make_blocks`` and ``map_blocks``, lists of
+        PyCOMPSs futures, and lists of blocks in this process (which other backends accept as well:
+        this one splits them if it is requested by name).
         """
         if isinstance(collection, list | tuple):
             return bool(collection) and (
@@ -48,18 +45,7 @@ class CompssLocator(Locator):
         return isinstance(collection, CompssCollection) or _is_dsarray(collection)
 
     def open(self, collections: Sequence[Any]) -> Blocks:
-        """Open collections, without determining the locations of their blocks yet.
-
-        Parameters
-        ----------
-        collections : sequence of collection
-            The first is the one being split; their kinds may differ.
-
-        Raises
-        ------
-        UnsupportedCollectionError
-            If one has no blocks, or is not supported.
-        """
+        """Open collections, without determining the locations of their blocks yet."""
         members = [_open(*numbered) for numbered in enumerate(collections)]
         if runtime_is_up():
             return CompssBlocks(members, EXECUTOR)

@@ -67,8 +67,6 @@ class TaskReport:
 
     Parameters
     ----------
-    hosts : dict of str to HostResources
-        Nodes where they ran.
     away : frozenset of (str, int, str)
         Split, number of the partition, and node, for tasks that ran elsewhere than planned.
     passes : tuple of Pass
@@ -148,11 +146,6 @@ class TaskResult:
     ----------
     value : object
         The value, or its pickle.
-    pickled : bool
-        Whether `value` is pickled.
-    key : str
-        Key of the future.
-    report : TaskReport
     """
 
     value: Any
@@ -167,16 +160,7 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class TaskFailure:
-    """Error of a task.
-
-    Parameters
-    ----------
-    error : bytes
-        The error, pickled.
-    key : str
-        Key of the future.
-    report : TaskReport
-    """
+    """Error of a task."""
 
     error: bytes
     key: str
@@ -196,21 +180,7 @@ class FailedInputError(Exception):
 
 
 def result_of(value: Any, key: str, report: TaskReport) -> TaskResult | TaskFailure:
-    """Return a value in the form that a task returns.
-
-    Parameters
-    ----------
-    value : object
-        Return value of the user's function.
-    key : str
-        Key of the future.
-    report : TaskReport
-
-    Returns
-    -------
-    TaskResult or TaskFailure
-        A failure if the value cannot be pickled: COMPSs would end the application.
-    """
+    """Return a value as a task returns it; a failure if it cannot be pickled."""
     if not is_worker():
         return TaskResult(value, False, key, report)  # it stays in this process
     if isinstance(value, PLAIN) or (type(value) is np.ndarray and not value.dtype.hasobject):

@@ -70,10 +70,6 @@ async def _objects(ids: Sequence[uuid.UUID]) -> list[Any]:
 class CompssPersistentExecutor(CompssExecutor):
     """Runs PyCOMPSs tasks over blocks opened by dataClay's locator.
 
-    Parameters
-    ----------
-    blocks : Blocks
-
     Raises
     ------
     BackendNotUsableError

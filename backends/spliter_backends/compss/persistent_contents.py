@@ -57,8 +57,6 @@ class PersistentContents(Sequence[Any]):
 
     Parameters
     ----------
-    persistent : PersistentObjects
-        Ids of the objects.
     given : sequence
         The objects, if the task received them as inputs.
     """

@@ -36,14 +36,8 @@ class InputLayout:
 
     Parameters
     ----------
-    start : int
-        Number of the first input.
-    nblocks : int
-        Number of blocks.
     columns : tuple of int
         For each aligned collection, the number of inputs per block, side by side.
-    indexes : tuple of tuple of int
-        Block indexes, for messages.
     is_concatenated : bool
         Whether there is one input, with all blocks concatenated.
     location : str
@@ -96,8 +90,6 @@ class InputSource(BlockSource):
     ----------
     layout : InputLayout
         Positions of the blocks in `inputs`.
-    inputs : sequence
-        All inputs of the task.
     """
 
     def __init__(self, layout: InputLayout, inputs: Sequence[Any]) -> None:
@@ -199,8 +191,6 @@ def concatenate_inputs(layout: InputLayout, inputs: Sequence[Any]) -> tuple[list
     ----------
     layout : InputLayout
         Positions of the blocks in `inputs`.
-    inputs : sequence
-        All inputs of a task.
     """
     blocks = list(InputSource(layout, inputs).read())
     return [count_rows(block) for block in blocks], concatenate(blocks)

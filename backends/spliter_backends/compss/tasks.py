@@ -163,22 +163,7 @@ def delete_scheduled() -> None:
 
 
 def start(base: str, constraints: Mapping[str, Any], *args: Any, **options: Any) -> Any:
-    """Start one of these tasks.
-
-    Parameters
-    ----------
-    base : str
-        Name of the task.
-    constraints : mapping of str to object
-        Arguments of ``@constraint``.
-    *args, **options
-        Arguments of the task.
-
-    Returns
-    -------
-    future, or list of future
-        One per return value.
-    """
+    """Start one of these tasks."""
     _started[base] += 1
     return with_constraints(base, constraints)(*args, **options)
 
@@ -193,8 +178,6 @@ def with_constraints(base: str, constraints: Mapping[str, Any]) -> Callable[...,
 
     Parameters
     ----------
-    base : str
-        Name of the task.
     constraints : mapping of str to object
         Arguments of ``@constraint``; if empty, the task itself is returned.
     """

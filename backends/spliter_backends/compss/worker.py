@@ -30,8 +30,6 @@ class Call:
 
     Parameters
     ----------
-    fn : callable
-        The user's function.
     args, kwargs
         Its arguments, with results instead of futures and iterable partitions.
     away : frozenset of (str, int, str)
@@ -50,10 +48,6 @@ class BlockMetadata:
 
     Parameters
     ----------
-    host : str
-        Node where the task ran.
-    nbytes : int
-        Bytes of the block.
     rows : int
         Its rows, ``-1`` if it has none.
     """
@@ -92,8 +86,6 @@ def unpickle_call(content: bytes, inputs: Sequence[Any]) -> Call:
     ----------
     content : bytes
         `PickledCall.content`.
-    inputs : sequence
-        Inputs of the PyCOMPSs task.
 
     Raises
     ------
@@ -119,7 +111,6 @@ class CallResult:
 
     Parameters
     ----------
-    value : object
     away : frozenset of (str, int, str)
         Its partitions that were planned at another node.
     """
@@ -133,8 +124,6 @@ def catch_failure(key: str, function: Callable[[], CallResult]) -> CallResult | 
 
     Parameters
     ----------
-    key : str
-        Key of the future.
     function : callable
         May raise anything; at a worker no error leaves this function, because it would end the
         application.
@@ -156,12 +145,8 @@ def run_call(key: str, content: bytes | Call, inputs: Sequence[Any]) -> CallResu
 
     Parameters
     ----------
-    key : str
-        Key of its future.
     content : bytes or Call
         `PickledCall.content`; the call itself without a runtime.
-    inputs : sequence
-        Inputs of the PyCOMPSs task.
     """
 
     def function() -> CallResult:

@@ -43,8 +43,6 @@ class PersistedCollection(CollectionBlocks[Future[Any]]):
 
     Parameters
     ----------
-    grid, blocks, nbytes
-        As of any collection.
     matching : ndarray of int64, or None
         For each block of the first collection, the position of the block that belongs to it; by
         default the one with the same rows.
@@ -242,11 +240,6 @@ def usable_holders(
         Workers that hold each block.
     available : mapping of str to int
         Threads of each worker that runs tasks; at least one worker.
-
-    Returns
-    -------
-    sequence of sequence of str
-        Workers to choose from, for each block.
 
     Examples
     --------

@@ -48,13 +48,7 @@ partition is sent once, by an additional task; later tasks refer to its result."
 
 
 class DaskExecutor(Executor):
-    """Runs functions on the workers of one client's cluster.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Submits the tasks; its futures are returned.
-    """
+    """Runs functions on the workers of one client's cluster."""
 
     can_steal = True
 
@@ -90,11 +84,8 @@ class DaskExecutor(Executor):
     def available_workers(self) -> Mapping[str, int]:
         """Return the threads of the workers to plan with.
 
-        Returns
-        -------
-        mapping of str to int
-            Workers that have been paused for more than a few seconds are omitted, unless there
-            are no others.
+        Workers that have been paused for more than a few seconds are omitted, unless there are no
+        others.
         """
         workers: Mapping[str, int] = call_client(self.client, self._unfinished.available_workers)
         return workers
@@ -132,10 +123,7 @@ class DaskExecutor(Executor):
         return free
 
     def assemble(self, results: Sequence[tuple[IntArray, Any]], made: ResultBlocks) -> Any:
-        """Return a lazy Dask array or DataFrame of the blocks that tasks return.
-
-        Computing or persisting it extracts the blocks from the tasks' results.
-        """
+        """Return a lazy Dask array or DataFrame; computing it extracts blocks from the results."""
         return assemble_blocks(results, made)
 
     def submit(
@@ -283,18 +271,12 @@ def free_memory_at(
 ) -> dict[str, int | None]:
     """Run on the scheduler: return the bytes that workers have free below their spill target.
 
+    ``None`` for workers without a limit, and for departed workers.
+
     Parameters
     ----------
-    addresses : sequence of str
     target : float
         Fraction of a worker's memory limit.
-    dask_scheduler : distributed.Scheduler
-        Given by Dask.
-
-    Returns
-    -------
-    dict of str to (int or None)
-        ``None`` for workers without a limit, and for departed workers.
     """
     return {address: _free(dask_scheduler.workers.get(address), target) for address in addresses}
 
@@ -312,13 +294,7 @@ _executors_lock = threading.Lock()
 
 
 def executor_for_client(client: Client) -> DaskExecutor:
-    """Return the one executor of a client.
-
-    Returns
-    -------
-    DaskExecutor
-        Created on first use.
-    """
+    """Return the one executor of a client."""
     with _executors_lock:
         if client not in _executors:
             _executors[client] = DaskExecutor(client)

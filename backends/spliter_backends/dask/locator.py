@@ -61,15 +61,8 @@ def open_collections(
 
     Parameters
     ----------
-    members : sequence of PersistedCollection
-        Collections of one client; the first one is being split.
     view : callable, optional
         Returns the view of a planned partition: what its tasks yield instead of plain blocks.
-
-    Returns
-    -------
-    DaskBlocks
-        Keeps the futures alive.
     """
     client = _client_of([future for member in members for future in member.blocks])
     return DaskBlocks(client, waiting_executor(client), members, view)

@@ -19,15 +19,12 @@ PAGE: Final = "docs/dask.md"
 def wrong_versions(found: Mapping[str, str | None]) -> str:
     """Return a message about processes that lack this version of SplIter.
 
+    It is empty if all have this version.
+
     Parameters
     ----------
     found : mapping of str to (str or None)
         Version by process; None if SplIter cannot be imported there.
-
-    Returns
-    -------
-    str
-        Empty if all have this version.
 
     Examples
     --------

@@ -39,8 +39,6 @@ class ClientSource(RemoteSource):
 
     Parameters
     ----------
-    handle : PartitionHandle
-        Handle of the partition at its backend.
     prefetch : "auto", False or int
         How many blocks its tasks read ahead.
     """
@@ -67,17 +65,7 @@ class ClientSource(RemoteSource):
 
 
 class DataClayBlocks(Blocks):
-    """Blocks of one or several aligned collections in dataClay.
-
-    Parameters
-    ----------
-    executor : DataClayExecutor
-        Executor of the client.
-    session : Session
-        Its session.
-    members : sequence of CollectionBlocks
-        The first one is the one being split.
-    """
+    """Blocks of one or several aligned collections in dataClay."""
 
     def __init__(
         self,

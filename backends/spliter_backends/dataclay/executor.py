@@ -91,12 +91,7 @@ class _Task:
 
 
 class DataClayExecutor(Executor):
-    """Runs functions at the backends of a client.
-
-    Parameters
-    ----------
-    session : Session
-    """
+    """Runs functions at the backends of a client."""
 
     def __init__(self, session: Session) -> None:
         self.session = session

@@ -124,7 +124,7 @@ class PickledMessage:
 def encode(
     value: Any, *, most: int | None = None, refer: ReferenceFunction | None = None
 ) -> PickledMessage:
-    """Pickle a value.
+    """Pickle a value into a message that refers to the memory of its buffers.
 
     Parameters
     ----------
@@ -135,11 +135,6 @@ def encode(
     refer : callable, optional
         Called with every object that is not of a basic type. Returns ``None``, or an index into
         `referred` of :func:`decode` to pickle in its place.
-
-    Returns
-    -------
-    PickledMessage
-        Refers to the memory of the value's buffers.
 
     Raises
     ------
@@ -191,7 +186,7 @@ def _aligned(parts: Sequence[memoryview]) -> list[memoryview]:
 
 
 def decode(message: bytes | bytearray, referred: Sequence[Any] = ()) -> Any:
-    """Unpickle a message.
+    """Unpickle a message; arrays in the value are writable.
 
     Parameters
     ----------
@@ -199,11 +194,6 @@ def decode(message: bytes | bytearray, referred: Sequence[Any] = ()) -> Any:
         From :meth:`PickledMessage.join`. Arrays are views of a bytearray, or of a copy of bytes.
     referred : sequence
         Values for the indexes that the sender's `refer` returned.
-
-    Returns
-    -------
-    object
-        The value; its arrays are writable.
     """
     view = memoryview(message if isinstance(message, bytearray) else bytearray(message))
     (count,) = struct.unpack_from("<Q", view)

@@ -12,13 +12,7 @@ from spliter_backends.dataclay.objects import Block
 
 
 def keep_blocks(blocks: Sequence[Any]) -> list[tuple[uuid.UUID, int, int]]:
-    """Make blocks persistent at this backend; runs as a task.
-
-    Returns
-    -------
-    list of (UUID, int, int)
-        Id, bytes and rows of each block.
-    """
+    """Make blocks persistent at this backend; return id, bytes and rows of each; runs as a task."""
     made = []
     for content in blocks:
         block = Block(content)

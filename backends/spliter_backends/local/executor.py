@@ -29,12 +29,7 @@ _in_task: ContextVar[bool] = ContextVar("in_task", default=False)
 
 
 class LocalFuture(Future[Any]):
-    """A future of a task on a thread of this process.
-
-    Parameters
-    ----------
-    executor : LocalExecutor
-    """
+    """A future of a task on a thread of this process."""
 
     def __init__(self, executor: LocalExecutor) -> None:
         super().__init__()
@@ -95,26 +90,10 @@ class LocalExecutor(Executor):
         kwargs: Mapping[str, Any],
         location: Location | None = None,
     ) -> LocalFuture:
-        """Run ``fn(*args, **kwargs)`` on a thread.
+        """Run ``fn(*args, **kwargs)`` on a thread; `location` is ignored.
 
-        Arguments and results are the caller's own objects, not copies.
-
-        Parameters
-        ----------
-        fn : callable
-            The function.
-        args : sequence
-            Positional arguments. Partitions arrive iterable; futures arrive as their
-            results, also those inside a list, tuple or dict among the arguments.
-        kwargs : mapping of str to object
-            Keyword arguments, likewise.
-        location : Location, optional
-            Ignored.
-
-        Returns
-        -------
-        LocalFuture
-            A ``concurrent.futures.Future``.
+        Arguments and results are the caller's own objects, not copies. Futures also arrive as their
+        results inside a list, tuple or dict among the arguments.
         """
         future = LocalFuture(self)
         arguments = [at_location(argument) for argument in args]
@@ -153,11 +132,8 @@ def default_executor() -> LocalExecutor:
 def executor_of_future(future: Any) -> Executor | None:
     """Return the executor for a future of this process.
 
-    Returns
-    -------
-    Executor or None
-        The one that created it; the shared one for a future of another pool of threads or
-        processes; ``None`` for anything but a ``concurrent.futures.Future``.
+    The one that created it; the shared one for a future of another pool of threads or processes;
+    ``None`` for anything but a ``concurrent.futures.Future``.
     """
     if isinstance(future, LocalFuture):
         return future.executor

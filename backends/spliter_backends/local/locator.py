@@ -74,25 +74,7 @@ class LocalLocator(Locator):
         return persist_collections(collections, scheduler="threads")
 
     def open(self, collections: Sequence[Any]) -> Blocks:
-        """Open collections; nothing is read.
-
-        Parameters
-        ----------
-        collections : sequence of collection
-            The first is the one being split; their kinds may differ.
-
-        Returns
-        -------
-        Blocks
-            Holds references to the blocks.
-
-        Raises
-        ------
-        UnsupportedCollectionError
-            If one is not supported by this backend, or has no blocks.
-        LazyCollectionError
-            If a Dask collection has not been computed.
-        """
+        """Open collections, whose kinds may differ; nothing is read."""
         if any(map(_is_zarr, collections)) and has_dask_client():
             log_event(
                 "read here",

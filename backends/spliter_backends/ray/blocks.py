@@ -52,7 +52,6 @@ class ClientSource(RemoteSource):
     ----------
     blocks : RayBlocks
         Blocks of the Split, kept alive by the partition.
-    objects : PartitionObjects
     """
 
     def __init__(self, blocks: RayBlocks, objects: PartitionObjects) -> None:
@@ -65,13 +64,7 @@ class ClientSource(RemoteSource):
         """Unread reports of its tasks, oldest first."""
 
     def to_send(self, partition: Partition) -> tuple[Partition, ObjectRef | None]:
-        """Return the partition to send to a task.
-
-        Returns
-        -------
-        tuple of (Partition, ObjectRef or None)
-            The reference is that of the concatenated blocks, if the task must wait for them.
-        """
+        """Return the partition to send to a task, and concatenated blocks that it must wait for."""
         self.blocks.check_connected()
         self.blocks.read_reports_of(self)
         materialize = partition.begin_pass()
@@ -109,8 +102,6 @@ class ExpectedReport:
     ----------
     number : int
         Index of the partition among those of the task.
-    source : ClientSource
-        The partition's blocks.
     blocks : ObjectRef
         Reference of the concatenated blocks, if the task makes them.
     """
@@ -133,15 +124,7 @@ def affinity(node: str) -> Any:
 
 
 class RayBlocks(Blocks):
-    """Blocks of one or several aligned collections in Ray.
-
-    Parameters
-    ----------
-    executor : Executor
-        Runs tasks over them.
-    members : sequence of CollectionBlocks
-        The first one is the one being split.
-    """
+    """Blocks of one or several aligned collections in Ray."""
 
     def __init__(self, executor: Executor, members: Sequence[CollectionBlocks[ObjectRef]]) -> None:
         super().__init__([member.grid for member in members], executor)

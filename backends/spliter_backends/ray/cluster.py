@@ -56,8 +56,6 @@ class ObjectLocation:
     ----------
     nodes : tuple of str
         Nodes whose store has it; empty if it is in its owner's memory.
-    nbytes : int
-        Its size.
     spilled : bool
         Whether Ray has written it to disk.
     """
@@ -223,13 +221,6 @@ def locate_objects(
 ) -> Mapping[ObjectRef, ObjectLocation]:
     """Wait for objects and return their locations.
 
-    Parameters
-    ----------
-    references : sequence of ObjectRef
-        The blocks.
-    indexes : sequence of tuple of int, same length
-        Block indexes, for errors.
-
     Raises
     ------
     BlockLostError
@@ -285,9 +276,6 @@ def fetch_objects(
 
     Parameters
     ----------
-    references : sequence of ObjectRef
-    indexes : sequence of tuple of int
-        Block indexes, for errors.
     timeout : float, optional
         Seconds; by default the block timeout.
 

@@ -52,11 +52,6 @@ def as_ray_error(error: BaseException) -> BaseException:
 def original_error(error: RayTaskError) -> BaseException:
     """Return the error that the user's function raised.
 
-    Parameters
-    ----------
-    error : RayTaskError
-        Error raised by Ray.
-
     Returns
     -------
     BaseException
@@ -80,20 +75,13 @@ def translate_error(
 ) -> BaseException:
     """Translate an error raised by Ray.
 
+    Returns the original error of a task; ``BlockLostError`` for lost objects; ``BlockTimeoutError``
+    for a timeout; any other error unchanged.
+
     Parameters
     ----------
-    error : Exception
-        Error raised by ``ray.get``.
     blocks : tuple of tuple of int
         Indexes of the requested blocks, if any.
-    timeout : float, optional
-        Timeout of the request, in seconds.
-
-    Returns
-    -------
-    BaseException
-        The original error of a task; ``BlockLostError`` for lost objects; ``BlockTimeoutError``
-        for a timeout; any other error unchanged.
     """
     if isinstance(error, RayTaskError):  # first: a task may have raised one of the others
         return original_error(error)

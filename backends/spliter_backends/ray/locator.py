@@ -39,19 +39,10 @@ class RayLocator(Locator):
     def open(self, collections: Sequence[Any]) -> RayBlocks:
         """Open collections, without querying the locations of their blocks yet.
 
-        Parameters
-        ----------
-        collections : sequence of collection
-            The first is the one being split; their kinds may differ.
-
         Raises
         ------
         BackendNotUsableError
             If this process is not connected to a cluster, or this is the event loop of an actor.
-        LazyCollectionError
-            If a dataset has not been materialized.
-        UnsupportedCollectionError
-            If one is of another kind.
         """
         connection()
         if not may_wait():

@@ -54,8 +54,6 @@ class PartitionReport:
         Blocks and bytes fetched from other nodes.
     made : bool
         Whether the task has concatenated the blocks, for reuse by later tasks.
-    passes : sequence of Pass
-        What it measured.
     """
 
     drifted: bool
@@ -71,14 +69,8 @@ class PartitionObjects:
 
     Parameters
     ----------
-    location : str
-        Id of the node.
     members : tuple of tuple of ObjectRef
         The blocks of each collection.
-    nbytes : tuple of int
-        Bytes of the first collection's blocks.
-    indexes : tuple of tuple of int
-        Block indexes, for errors.
     away : frozenset of int
         Numbers of blocks that were at another node when the Split was made, because no task can
         run where they are.
@@ -113,12 +105,7 @@ def remote_source(location: str) -> RemoteSource:
 
 
 class NodeSource(BlockSource):
-    """Source of a partition at its node.
-
-    Parameters
-    ----------
-    objects : PartitionObjects
-    """
+    """Source of a partition at its node."""
 
     def __init__(self, objects: PartitionObjects) -> None:
         self._objects = objects

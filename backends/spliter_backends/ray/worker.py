@@ -45,22 +45,13 @@ def run(
 ) -> Any:
     """Run a task.
 
+    Returns the result. With partitions, the report and, for each partition, the concatenated blocks
+    or None come before it. Ray keeps them at this node, owned by the main program.
+
     Parameters
     ----------
-    fn : callable
-        The user's function.
     args, kwargs
         Its arguments, with placeholders for results.
-    sources : int
-        Number of partitions among them.
-    *results
-        Values of the placeholders.
-
-    Returns
-    -------
-    object or tuple
-        The result. With partitions, the report and, for each partition, the concatenated blocks or
-        None come before it. Ray keeps them at this node, owned by the main program.
     """
     try:
         given, named = (

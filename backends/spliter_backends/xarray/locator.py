@@ -48,17 +48,12 @@ class XarrayLocator(Locator):
         return isinstance(collection, XarrayCollection | xr.DataArray | xr.Dataset)
 
     def open(self, collections: Sequence[Any]) -> Blocks:
-        """Open one xarray object; nothing is computed.
+        """Open one xarray object, on the cluster or in this process; nothing is computed.
 
         Parameters
         ----------
         collections : sequence of one DataArray, Dataset or XarrayCollection
             A DataArray by itself is split along its first dimension.
-
-        Returns
-        -------
-        Blocks
-            Blocks on the cluster, or in this process.
 
         Raises
         ------
@@ -121,14 +116,6 @@ class _Chunks:
     ----------
     variables : sequence of Variable
         The chunked ones; the first has the split dimension, and defines the grid.
-    recipe : Recipe
-        Builds blocks from chunks and labels.
-    labels : Dataset
-        Variables that are not chunked.
-    dims : tuple of hashable
-        Dimensions of the block grid.
-    grid : BlockGrid
-        The block grid.
     """
 
     variables: Sequence[xr.Variable]

@@ -25,9 +25,6 @@ class ChunkedVariable:
         Name of the variable; may be ``None`` for a DataArray.
     dims : tuple of hashable
         In the order of the chunks' axes.
-    attrs : mapping
-    coordinate : bool
-        Whether it is a coordinate.
     """
 
     name: Hashable
@@ -52,14 +49,10 @@ class Recipe:
 
     Parameters
     ----------
-    dim : hashable
-        The dimension that is split.
     chunked : sequence of ChunkedVariable
         Variables with one chunk per block.
     array : bool
         Whether blocks are DataArrays of the first variable, instead of Datasets.
-    attrs : mapping
-        Attributes of the Dataset.
     """
 
     dim: Hashable
@@ -100,16 +93,13 @@ class Recipe:
     def join(self, blocks: Iterable[Any]) -> Any:
         """Concatenate blocks along the split dimension.
 
+        A single block is returned unchanged. Variables without the dimension are taken from the
+        first block.
+
         Parameters
         ----------
         blocks : iterable of DataArray, or of Dataset
             At least one.
-
-        Returns
-        -------
-        DataArray or Dataset
-            A single block is returned unchanged. Variables without the dimension are taken from
-            the first block.
         """
         kept = list(blocks)
         if len(kept) == 1:
@@ -126,8 +116,6 @@ class LabelledView:
 
     Parameters
     ----------
-    recipe : Recipe
-        Builds the blocks.
     labels : Dataset
         Variables that are not chunked, cut to the partition's rows.
     bounds : sequence of dict

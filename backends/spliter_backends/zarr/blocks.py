@@ -34,18 +34,13 @@ from spliter_backends.dask.worker.memory import has_memory_to_spare, memory_for
 def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
     """Assign each worker a contiguous range of blocks, in proportion to its threads.
 
+    A block belongs to the worker whose share contains its middle byte; workers are sorted by
+    address, so that the same input gives the same placement. Any other could read it as well.
+
     Parameters
     ----------
-    nbytes : ndarray of int64, shape (nblocks,)
-        Bytes of each block.
     threads : mapping of str to int
         Threads of each worker; at least one worker.
-
-    Returns
-    -------
-    Placement
-        A block belongs to the worker whose share contains its middle byte; workers are sorted by
-        address, so that the same input gives the same placement. Any other could read it as well.
 
     Examples
     --------
@@ -79,8 +74,6 @@ class ZarrSource(MaterializableSource):
         Arrays to read; the first is the one being split.
     positions : ndarray of int64
         Positions of the blocks in the first array.
-    nbytes : int
-        Total bytes of the blocks.
     """
 
     arrays: tuple[Any, ...]
@@ -125,16 +118,7 @@ class ZarrSource(MaterializableSource):
 
 
 class ZarrBlocks(Blocks):
-    """Blocks of aligned Zarr arrays that the workers of a Dask cluster read.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    executor : DaskExecutor
-        Executor of the client.
-    arrays : sequence of zarr.Array
-        The first one is the one being split.
-    """
+    """Blocks of aligned Zarr arrays that the workers of a Dask cluster read."""
 
     executor: DaskExecutor
     stored = True

@@ -22,22 +22,10 @@ class ZarrLocator(Locator):
         return isinstance(collection, ZarrCollection)
 
     def open(self, collections: Sequence[Any]) -> ZarrBlocks:
-        """Open arrays; nothing is read.
-
-        Parameters
-        ----------
-        collections : sequence of ZarrCollection
-            The first is the one being split.
-
-        Returns
-        -------
-        ZarrBlocks
-            For the client of the first one.
+        """Open arrays, to be read by the workers of the client of the first; nothing is read.
 
         Raises
         ------
-        UnsupportedCollectionError
-            If one is not an `ZarrCollection`.
         BackendNotUsableError
             If there is no client, or this thread must not wait for it.
         """

@@ -95,13 +95,7 @@ class _Batch:
 
 
 class BatchSender:
-    """Collects the tasks that a client's threads submit, and sends them in batches.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Submits the tasks; its futures are returned.
-    """
+    """Collects the tasks that a client's threads submit, and sends them in batches."""
 
     def __init__(self, client: Client) -> None:
         self._client = weakref.ref(client)
@@ -138,11 +132,6 @@ class BatchSender:
             Whether there are partitions among the arguments.
         keep_alive : object
             Objects, such as futures it refers to, that must exist until the task is sent.
-
-        Returns
-        -------
-        distributed.Future
-            The pending future.
         """
         client: Any = self._client()
         annotations = _annotations(locations, on_partition)

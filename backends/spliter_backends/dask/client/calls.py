@@ -27,13 +27,10 @@ class Call:
 
     Parameters
     ----------
-    function : bytes
     arguments : bytes
         Positional and keyword arguments, with a `Placeholder` for each input.
     partitions : bytes
         Pickled partitions, in one list: Dask takes time for each part of a task's message.
-    inputs : tuple
-        Dask's references to other tasks.
     """
 
     function: bytes
@@ -47,15 +44,8 @@ def pickle_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
 
     Parameters
     ----------
-    fn : callable
-        The user's function.
     args, kwargs
         Its arguments. Futures, also nested ones, arrive as their results.
-
-    Returns
-    -------
-    Call
-        Run by :func:`run_call`.
 
     Raises
     ------

@@ -30,18 +30,15 @@ _checked: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionar
 async def query_versions(client: Client, workers: list[str] | None = None) -> dict[str, str | None]:
     """Query the versions of SplIter of a cluster's processes.
 
+    Returns the version by address, or by ``"scheduler"``; None if SplIter cannot be imported there.
+    Omits workers that do not answer in time.
+
     Parameters
     ----------
     client : distributed.Client
         The client; called on its event loop.
     workers : list of str, optional
         Addresses; by default the scheduler and all workers.
-
-    Returns
-    -------
-    dict of str to (str or None)
-        Version by address, or by ``"scheduler"``; None if SplIter cannot be imported there.
-        Without workers that do not answer in time.
     """
     # From the standard library, so that it runs where SplIter is not installed.
     name = f"{versions.__name__}.VERSION"

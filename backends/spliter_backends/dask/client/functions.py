@@ -38,11 +38,6 @@ def pickle_function(fn: Any) -> bytes:
     fn : callable
         Any callable; only plain functions are cached.
 
-    Returns
-    -------
-    bytes
-        Its current pickle.
-
     Examples
     --------
     >>> from distributed.protocol.pickle import loads

@@ -27,8 +27,6 @@ def assemble_blocks(results: Sequence[tuple[IntArray, Any]], made: ResultBlocks)
     ----------
     results : sequence of (ndarray of int64, future)
         Positions of blocks, and the future of their list.
-    made : ResultBlocks
-        Sizes and type of the blocks.
     """
     name = f"{EXTRACTED}-{uuid.uuid4().hex}"
     if made.dtype is None:
@@ -71,12 +69,8 @@ class ExtractedBlocks(Layer):
 
     Parameters
     ----------
-    name : str
-        Name of the collection.
     results : sequence of (ndarray of int64, future)
         Positions of blocks, and the future of their list.
-    grid : BlockGrid
-        Of the collection.
     output : int, optional
         Index of the list, if results are tuples of lists.
     """
@@ -129,14 +123,5 @@ class ExtractedBlocks(Layer):
 
 
 def extract_block(result: Any, at: int, output: int | None) -> Any:
-    """Return one block of a task's result; runs on a worker.
-
-    Parameters
-    ----------
-    result : list, or tuple of list
-    at : int
-        Index of the block in the list.
-    output : int or None
-        Index of the list in a tuple.
-    """
+    """Return one block of a task's result; runs on a worker."""
     return result[at] if output is None else result[output][at]

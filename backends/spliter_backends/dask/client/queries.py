@@ -40,12 +40,7 @@ T = TypeVar("T")
 
 
 class BlockQueries:
-    """Queries one cluster about futures; not used on the client's event loop.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    """
+    """Queries one cluster about futures; not used on the client's event loop."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -56,17 +51,12 @@ class BlockQueries:
     ) -> Mapping[Key, Sequence[str]]:
         """Wait until all blocks are in memory, and return their holders.
 
+        There is at least one address of a worker per key.
+
         Parameters
         ----------
         futures : sequence of distributed.Future
             The blocks of one collection, in C order of its grid.
-        grid : BlockGrid
-            Used to name blocks in errors.
-
-        Returns
-        -------
-        mapping of key to sequence of str
-            Addresses of workers, at least one per key.
 
         Raises
         ------
@@ -98,8 +88,6 @@ class BlockQueries:
 
         Parameters
         ----------
-        futures : sequence of distributed.Future
-            Blocks of one collection.
         indexes : callable
             Converts positions in `futures` to block indexes, for errors.
 
@@ -173,11 +161,6 @@ class BlockQueries:
     def sizes(self, futures: Sequence[Future[Any]]) -> IntArray:
         """Return the bytes of each result, 0 if the scheduler does not know them.
 
-        Parameters
-        ----------
-        futures : sequence of distributed.Future
-            Finished futures.
-
         Returns
         -------
         ndarray of int64, one per future
@@ -212,8 +195,6 @@ def check_not_cancelled(futures: Sequence[Future[Any]], indexes: IndexesOf) -> N
 
     Parameters
     ----------
-    futures : sequence of distributed.Future
-        Blocks of one collection.
     indexes : callable
         Converts positions in `futures` to block indexes.
 

@@ -48,8 +48,6 @@ def call_client(client: Client, fn: Callable[..., Any], *args: Any) -> Any:
     ----------
     client : distributed.Client
         Provides the event loop; the calling thread must not be the loop's.
-    fn : coroutine function
-        Called with `args`.
 
     Raises
     ------

@@ -23,7 +23,6 @@ class ClientSource(RemoteSource):
 
     Parameters
     ----------
-    reference : MaterializableSource
     futures : sequence of sequence of distributed.Future
         Blocks of each collection, and copies made for this partition; empty for stored blocks.
     release_key : callable

@@ -45,13 +45,7 @@ class _UnfinishedTask:
 
 
 class UnfinishedTasks:
-    """Unfinished tasks of one client, and its subscription to the scheduler plugin.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The client that submits the tasks.
-    """
+    """Unfinished tasks of one client, and its subscription to the scheduler plugin."""
 
     def __init__(self, client: Client) -> None:
         self._client = weakref.ref(client)
@@ -66,14 +60,7 @@ class UnfinishedTasks:
         return len(self._unfinished)
 
     def add(self, future: Future[Any], keep: tuple[Any, ...]) -> None:
-        """Keep objects alive until a task has finished.
-
-        Parameters
-        ----------
-        future : distributed.Future
-        keep : tuple
-            Objects that keep its blocks alive.
-        """
+        """Keep objects alive until a task has finished."""
         client = self._client()
         assert client is not None  # the future refers to it
         with self._lock:
@@ -154,14 +141,7 @@ class UnfinishedTasks:
 
 
 def ended_tasks(keys: Sequence[Key], dask_scheduler: Any) -> list[Key]:
-    """Return the tasks that have ended or are not needed; runs on the scheduler.
-
-    Parameters
-    ----------
-    keys : sequence of key
-    dask_scheduler : distributed.Scheduler
-        Passed by Dask.
-    """
+    """Return the tasks that have ended or are not needed; runs on the scheduler."""
     tasks = dask_scheduler.tasks
     # Released: the result was used and is no longer needed.
     ended = ("memory", "erred", "forgotten", "released")

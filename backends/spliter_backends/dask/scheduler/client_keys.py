@@ -10,21 +10,9 @@ from dask.typing import Key
 
 
 async def add_client_keys(keys: Sequence[Key], client: str, dask_scheduler: Any) -> list[Key]:
-    """Add results that a client needs, and report their state to it; runs on the scheduler.
+    """Add results that a client needs, report their state to it, and return unknown keys.
 
-    Parameters
-    ----------
-    keys : sequence of key
-        Keys of the results, which are kept until the client releases them.
-    client : str
-        Identifier of the client.
-    dask_scheduler : distributed.Scheduler
-        Passed by Dask.
-
-    Returns
-    -------
-    list of key
-        Keys unknown to the scheduler.
+    Runs on the scheduler.
     """
     tasks = dask_scheduler.tasks
     dask_scheduler.client_desires_keys([key for key in keys if key in tasks], client)
@@ -32,16 +20,7 @@ async def add_client_keys(keys: Sequence[Key], client: str, dask_scheduler: Any)
 
 
 async def release_client_keys(keys: Sequence[Key], client: str, dask_scheduler: Any) -> None:
-    """Free results that a client no longer needs, unless others do; runs on the scheduler.
-
-    Parameters
-    ----------
-    keys : sequence of key
-    client : str
-        Identifier of the client.
-    dask_scheduler : distributed.Scheduler
-        Passed by Dask.
-    """
+    """Free results that a client no longer needs, unless others do; runs on the scheduler."""
     if client in dask_scheduler.clients:
         stimulus = f"spliter-release-{time.time()}"
         dask_scheduler.client_releases_keys(keys, client, stimulus_id=stimulus)

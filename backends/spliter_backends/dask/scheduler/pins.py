@@ -107,16 +107,13 @@ class PinPlugin(SchedulerPlugin):
     def available_workers(self, timeout: float) -> dict[str, int]:
         """Return the threads of each available worker, of all workers if none is available.
 
+        Available are running workers, and those paused for less than :data:`PAUSE_TOLERANCE`.
+
         Parameters
         ----------
         timeout : float
             Seconds after which tasks fail if all workers are paused: the block timeout of the
             client that has called this last.
-
-        Returns
-        -------
-        dict of str to int
-            Running workers, and those paused for less than :data:`PAUSE_TOLERANCE`.
         """
         self._timeout = timeout
         workers = self._scheduler.workers
@@ -206,8 +203,6 @@ def available_workers(timeout: float, dask_scheduler: Any) -> dict[str, int] | N
     ----------
     timeout : float
         As for :meth:`PinPlugin.available_workers`.
-    dask_scheduler : distributed.Scheduler
-        Passed by Dask.
 
     Returns
     -------

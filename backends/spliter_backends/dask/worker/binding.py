@@ -34,20 +34,7 @@ class MaterializedPartition:
 
 
 def run_at_location(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call a task function at a worker, with iterable partitions.
-
-    Parameters
-    ----------
-    fn : callable
-        The user's function.
-    args, kwargs
-        Its arguments.
-
-    Returns
-    -------
-    object
-        Result of the function.
-    """
+    """Call a task function at a worker, with iterable partitions."""
     worker = get_worker()
     if may_move(fn):
         _check_or_relocate(worker, [*args, *kwargs.values()])

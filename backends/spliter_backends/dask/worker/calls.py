@@ -23,8 +23,6 @@ class Placeholder:
     ----------
     number : int
         Index of the task's partition or input.
-    is_partition : bool
-        Which of the two.
     """
 
     number: int
@@ -33,13 +31,7 @@ class Placeholder:
 
 @dataclass(frozen=True, eq=False)
 class PickledPartition:
-    """A pickled partition, sent with each task on it; pickled once for all of them.
-
-    Parameters
-    ----------
-    data : bytes
-        The pickle.
-    """
+    """A pickled partition, sent with each task on it; pickled once for all of them."""
 
     data: bytes
 
@@ -53,13 +45,6 @@ def run_call(function: bytes, arguments: bytes, partitions: bytes, *inputs: Any)
         Pickled by the client; see ``dask.client.calls``.
     partitions : bytes
         Pickled list of pickled partitions.
-    *inputs
-        Results of other tasks.
-
-    Returns
-    -------
-    object
-        Result of the function.
 
     Raises
     ------

@@ -27,12 +27,8 @@ def fetch(
 
     Parameters
     ----------
-    worker : distributed.Worker
-        This worker.
     holders : mapping of key to sequence of str
         Addresses of the workers that hold each key, according to the scheduler.
-    timeout : float
-        Maximum wait in seconds.
 
     Returns
     -------
@@ -75,20 +71,7 @@ def _copy_by_task(
 
 
 def local_result(client: Client, future: Future[Any], timeout: float) -> Any:
-    """Wait for a task at this worker; return its result without copying it.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    future : distributed.Future
-    timeout : float
-        Maximum wait in seconds.
-
-    Returns
-    -------
-    object
-        The worker's own object.
-    """
+    """Wait for a task at this worker; return its result, the worker's own object."""
     error = future.exception(timeout)
     if error is not None:
         raise error

@@ -21,8 +21,6 @@ class OnIdleThreads:
     ----------
     fn : callable
         Its first argument, `cores`, is a function that returns how many threads it may use now.
-    threads : int
-        Maximum number of threads.
     """
 
     fn: Callable[..., Any]
@@ -42,15 +40,6 @@ class OnIdleThreads:
 
 def idle_threads(worker: Worker, key: Key, threads: int) -> int:
     """Return how many threads a running task may use now.
-
-    Parameters
-    ----------
-    worker : Worker
-        The worker that runs it.
-    key : key
-        Key of the task.
-    threads : int
-        Maximum number of threads.
 
     Returns
     -------

@@ -24,13 +24,6 @@ from spliter_backends.dask.worker.memory import MISSING, read_local
 def limit_time(timeout: float, worker: Worker) -> Iterator[None]:
     """Convert a `TimeoutError` of a call from a worker to a `BlockTimeoutError`.
 
-    Parameters
-    ----------
-    timeout : float
-        Timeout of the call in seconds.
-    worker : distributed.Worker
-        Worker that makes the call.
-
     Raises
     ------
     BlockTimeoutError
@@ -75,13 +68,7 @@ class MaterializableSource(BlockSource):
 
 
 def materialize_blocks(data: bytes) -> Any:
-    """Concatenate the blocks of a partition; the body of a task, whose result Dask keeps.
-
-    Parameters
-    ----------
-    data : bytes
-        Pickle of the partition's source.
-    """
+    """Concatenate the blocks of a partition; the body of a task, whose result Dask keeps."""
     source: MaterializableSource = loads(data)
     return source.materialize_blocks()
 
@@ -99,7 +86,6 @@ def materialize_here(worker: Worker, source: MaterializableSource) -> Any:
     worker : distributed.Worker
         Worker of the calling task. A separate task there concatenates the blocks, once for all
         concurrent callers.
-    source : MaterializableSource
 
     Returns
     -------

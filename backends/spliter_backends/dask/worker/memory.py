@@ -36,19 +36,7 @@ MISSING: Final = object()
 
 
 def read_local(worker: Worker, key: Key) -> Any:
-    """Read a value from a worker's memory, or from its spill file, in a task's thread.
-
-    Parameters
-    ----------
-    worker : distributed.Worker
-        Worker of the calling task.
-    key : key
-
-    Returns
-    -------
-    object
-        The value; :data:`MISSING` if the worker does not have it.
-    """
+    """Read a value from a worker's memory or spill file, in a task's thread, or :data:`MISSING`."""
     memory = in_memory(worker)
     for attempt in range(READ_ATTEMPTS):
         try:
@@ -64,14 +52,7 @@ def read_local(worker: Worker, key: Key) -> Any:
 
 
 def holds_all(worker: Worker, keys: Iterable[Key]) -> bool:
-    """Return whether a worker has all of some values, in memory or spilled.
-
-    Parameters
-    ----------
-    worker : distributed.Worker
-        Worker of the calling task.
-    keys : iterable of key
-    """
+    """Return whether a worker has all of some values, in memory or spilled."""
     memory = in_memory(worker)
     return all(key in memory or key in worker.data for key in keys)
 
@@ -84,13 +65,6 @@ def memory_for(worker: Worker, nbytes: int) -> Iterator[None]:
     """Check that values can be concatenated in memory; one concatenation at a time.
 
     Concurrent ones would each take twice the size of their values before Dask notices and spills.
-
-    Parameters
-    ----------
-    worker : distributed.Worker
-        Worker of the calling task.
-    nbytes : int
-        Total bytes of the values.
 
     Raises
     ------
@@ -109,44 +83,18 @@ def memory_for(worker: Worker, nbytes: int) -> Iterator[None]:
 
 
 def nbytes_of(worker: Worker, key: Key) -> int:
-    """Return the size of a value as recorded by the worker.
-
-    Parameters
-    ----------
-    worker : distributed.Worker
-        Worker of the calling task.
-    key : key
-
-    Returns
-    -------
-    int
-        Bytes; 0 if the worker does not have it.
-    """
+    """Return the bytes of a value as recorded by the worker; 0 if the worker does not have it."""
     task = worker.state.tasks.get(key)
     return 0 if task is None else int(task.nbytes or 0)
 
 
 def has_memory_to_spare(worker: Worker) -> bool:
-    """Return whether a worker is running and below its memory target.
-
-    Parameters
-    ----------
-    worker : distributed.Worker
-        Worker of the calling task.
-    """
+    """Return whether a worker is running and below its memory target."""
     return worker.status == Status.running and is_below_target(worker)
 
 
 def can_take(worker: Worker, nbytes: int) -> bool:
-    """Return whether a worker can keep more data, in memory or by spilling.
-
-    Parameters
-    ----------
-    worker : distributed.Worker
-        This worker.
-    nbytes : int
-        Bytes of the data.
-    """
+    """Return whether a worker can keep more data, in memory or by spilling."""
     if isinstance(worker.data, SpillBuffer):
         return True
     limit = memory_limit(worker)

@@ -44,8 +44,6 @@ async def read_packed(
 
     Parameters
     ----------
-    worker : distributed.Worker
-        The receiver.
     holders : mapping of key to sequence of str
         Addresses of the workers that hold each key, at least one.
 

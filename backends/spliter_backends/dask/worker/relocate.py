@@ -88,9 +88,6 @@ def check_or_relocate(worker: Worker, blocks: PartitionKeys, planned: str) -> No
 
     Parameters
     ----------
-    worker : distributed.Worker
-        Worker of the calling task.
-    blocks : PartitionKeys
     planned : str
         Address of the worker that the task was planned at.
 

@@ -46,12 +46,6 @@ class _Counter:
 def check_picklable(fn: Callable[..., Any], result: Any) -> None:
     """Raise if a task's result cannot be pickled.
 
-    Parameters
-    ----------
-    fn : callable
-        The task's function.
-    result : object
-
     Raises
     ------
     TaskNotSerializableError

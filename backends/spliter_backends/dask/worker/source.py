@@ -61,13 +61,7 @@ class View(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WorkerSource(PartitionKeys):
-    """Source of one partition, by the keys of its blocks; sent to the tasks.
-
-    Parameters
-    ----------
-    view : View, optional
-        Converts the blocks to what tasks yield.
-    """
+    """Source of one partition, by the keys of its blocks; sent to the tasks."""
 
     view: View | None = None
 

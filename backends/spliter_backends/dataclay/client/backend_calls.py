@@ -93,9 +93,6 @@ class Peer:
 
         Parameters
         ----------
-        object_id : UUID
-        method : str
-            Name of the method.
         *args
             Picklable by plain pickle.
 

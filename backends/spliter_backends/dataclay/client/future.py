@@ -16,16 +16,7 @@ from spliter_backends.dataclay.message import decode
 
 
 class RemoteResult:
-    """Handle of a result kept at its backend; the result is freed with this handle.
-
-    Parameters
-    ----------
-    session : Session
-        Session of the client.
-    peer : Peer
-    name : str
-        Name of the result there.
-    """
+    """Handle of a result kept at its backend; the result is freed with this handle."""
 
     def __init__(self, session: Session, peer: Peer, name: str) -> None:
         self.peer = peer
@@ -50,11 +41,6 @@ class RemoteResult:
 
     def value(self, timeout: float | None = None) -> Any:
         """Return the result; it is fetched once.
-
-        Parameters
-        ----------
-        timeout : float, optional
-            Maximum wait in seconds.
 
         Raises
         ------
@@ -81,7 +67,6 @@ class DataClayFuture(Future[Any]):
 
     Parameters
     ----------
-    executor : Executor
     location : Location or None
         Backend that the task is pinned to.
     """

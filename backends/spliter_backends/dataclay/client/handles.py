@@ -37,13 +37,7 @@ LOCATE_ATTEMPTS: Final = 5
 
 
 class OwnedObject:
-    """Handle of an object that SplIter created at a backend; frees it when garbage-collected.
-
-    Parameters
-    ----------
-    peer : Peer
-    object_id : UUID
-    """
+    """Handle of an object that SplIter created at a backend; frees it when garbage-collected."""
 
     def __init__(self, peer: Peer, object_id: uuid.UUID) -> None:
         self.peer = peer
@@ -65,13 +59,7 @@ class RemotePartition:
 
 
 class SharedCopies:
-    """Copies of blocks at other backends, shared among partitions.
-
-    Parameters
-    ----------
-    session : Session
-        Session of the client.
-    """
+    """Copies of blocks at other backends, shared among partitions."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -90,7 +78,6 @@ class SharedCopies:
 
         Parameters
         ----------
-        object_id : UUID
         source, to : UUID
             Last known backend of the object, and backend of the copy.
 
@@ -141,19 +128,8 @@ class PartitionHandle:
 
     Parameters
     ----------
-    session : Session
     members : sequence of sequence of UUID
         For each aligned collection the ids of its blocks, in the partition's order.
-    nbytes : sequence of int
-        Bytes of the first collection's blocks.
-    grid : BlockGrid
-        Block grid of the first collection.
-    positions : ndarray of int64
-        Positions of the partition's blocks in it.
-    counter : MovementCounter
-        Transfer counter of the Split.
-    copies : SharedCopies
-        Copies of the Split.
     """
 
     def __init__(
@@ -285,9 +261,6 @@ def lost_blocks_error(
 
     Parameters
     ----------
-    grid : BlockGrid
-        Block grid of their collection.
-    positions : ndarray of int64
     dead : mapping of UUID to str
         Lost backends, with the reasons.
     """

@@ -58,8 +58,6 @@ class Session(Connection):
         ----------
         coroutine : coroutine
             Must bound its own waits.
-        timeout : float, optional
-            Maximum wait in seconds.
 
         Raises
         ------
@@ -102,19 +100,9 @@ class Session(Connection):
         }
 
     async def locate(self, object_ids: Sequence[uuid.UUID]) -> list[uuid.UUID | None]:
-        """Query the backends of objects, with one request for any number.
+        """Query the backends of objects, ``None`` if unknown, with one request for any number.
 
         Any backend can answer it from the key-value store, which clients need not reach.
-
-        Parameters
-        ----------
-        object_ids : sequence of UUID
-            Ids of persistent objects.
-
-        Returns
-        -------
-        list of UUID or None
-            The backend of each; ``None`` for objects that dataClay does not know.
 
         Raises
         ------

@@ -77,8 +77,6 @@ class Processes:
 
         Parameters
         ----------
-        n_backends : int
-            Number of backends.
         timeout : float
             Seconds until all must have answered.
         """

@@ -61,11 +61,6 @@ class Service:
 
     Parameters
     ----------
-    name : str
-        Name for messages.
-    process : subprocess.Popen
-    port : Port
-        Port it listens on.
     log : Path
         File of its standard output and error.
     """
@@ -97,16 +92,8 @@ def start(
     ----------
     name : str
         Name for messages and of the log file.
-    command : sequence of str
-        Command to run.
-    port : Port
-        Port it will listen on.
     folder : Path
         Working directory: dataClay reads a file ``.env`` from it, and must not find the user's.
-    group : int
-        Process group to join.
-    env : mapping of str to str
-        Its complete environment.
     """
     log = folder / f"{name.replace(' ', '-')}.log"
     with log.open("wb") as stream:
@@ -147,7 +134,6 @@ def environment(python_path: Sequence[str | Path], settings: Mapping[str, str]) 
     python_path : sequence of str or Path
         Folders to import from, before those of this process. Modules importable here (classes of
         persistent objects, modules of tasks) are thus importable there too.
-    settings : mapping of str to str
     """
     own = {
         name: value

@@ -89,10 +89,7 @@ def _is_local(found: Any) -> bool:
 def block_of(object_id: uuid.UUID) -> Any:
     """Return the block of an object at this backend, without a copy.
 
-    Returns
-    -------
-    object
-        Result of its ``spliter_block`` method, or the object itself if its class has none.
+    It is the result of its ``spliter_block`` method, or the object itself if its class has none.
 
     Raises
     ------
@@ -124,7 +121,6 @@ class BackendSource(BlockSource):
 
     Parameters
     ----------
-    partition_id : UUID
     nbytes : int
         Bytes of its blocks, as far as known.
     prefetch : "auto", False or int

@@ -74,6 +74,9 @@ _objects: dict[uuid.UUID, str] = {}
 def run(call: bytes, given: Sequence[bytes | str], name: str) -> tuple[Any, ...]:
     """Run a task.
 
+    Returns ``("done", message)``, ``("kept",)``, ``("failed", message of the error)`` or
+    ``("stale", ids)``.
+
     Parameters
     ----------
     call : bytes
@@ -83,12 +86,6 @@ def run(call: bytes, given: Sequence[bytes | str], name: str) -> tuple[Any, ...]
         that are kept here.
     name : str
         Name of the result if it is kept here.
-
-    Returns
-    -------
-    tuple
-        ``("done", message)``, ``("kept",)``, ``("failed", message of the error)`` or
-        ``("stale", ids)``.
     """
     try:
         fn, args, kwargs = _unpickle_call(call, given)
@@ -302,18 +299,13 @@ def _end(client: str) -> None:
 def handle_request(what: str, *question: Any) -> tuple[Any, ...]:
     """Handle a request of a client.
 
+    Returns ``("answer", value)``, or ``("away",)`` if a requested object is not here. Only an
+    ``Exception`` may be raised: dataClay would never answer a call that ends otherwise.
+
     Parameters
     ----------
     what : str
         One of `HANDLERS`.
-    *question
-        Its arguments.
-
-    Returns
-    -------
-    tuple
-        ``("answer", value)``, or ``("away",)`` if a requested object is not here. Only an
-        ``Exception`` may be raised: dataClay would never answer a call that ends otherwise.
     """
     try:
         return "answer", HANDLERS[what](*question)
