@@ -19,7 +19,7 @@ from spliter._pace import FOLLOWING, Pace, Prefetch
 from spliter._planner import Location
 from spliter._read_ahead import ReadAhead
 from spliter.backend.blocks import BlockSource, read_ahead
-from spliter.backend.contents import along, bare, count_rows, cut_rows
+from spliter.backend.contents import count_rows, cut_rows, unwrap_dataset, wrap_datasets
 from spliter.metrics._records import MeasuredBlocks
 
 
@@ -196,8 +196,8 @@ class LocalBlocks(IndexedBlocks):
         self._check_open()
         self._indexes.check_whole_rows("cut into batches")
         dim = self._indexes.dim
-        found = batches(along(self._iterated(), dim), nbytes, columns)
-        return self._measured(found if dim is None else map(bare, found))
+        found = batches(wrap_datasets(self._iterated(), dim), nbytes, columns)
+        return self._measured(found if dim is None else map(unwrap_dataset, found))
 
     def cut(self, values: Any) -> list[Any]:
         """Split an array with one entry per row into one part per block.

@@ -10,7 +10,7 @@ from spliter._hints import check_no_keywords
 from spliter._materialize import Materialize, check_materialize
 from spliter._pace import Prefetch, check_prefetch
 from spliter._planner import check_partitions_per_location
-from spliter._schedule import AUTO, Schedule, named
+from spliter._schedule import AUTO, Schedule, parse_schedule
 from spliter._split import Split
 from spliter._unsupported import check_aligned_arguments
 from spliter.backend.registry import load, locator_for
@@ -121,7 +121,7 @@ def split(
     """
     check_no_keywords("split", others)
     check_partitions_per_location(partitions_per_location)
-    chosen = named(schedule)
+    chosen = parse_schedule(schedule)
     if chosen is not None and partitions_per_location is not None:
         raise InvalidArgumentError(
             "a schedule decides how many partitions a location gets; pass schedule or "

@@ -211,7 +211,7 @@ class Schedule:
         return [np.sort(order[start:stop]) for start, stop in itertools.pairwise(bounds)]
 
 
-def named(schedule: object) -> Schedule | None:
+def parse_schedule(schedule: object) -> Schedule | None:
     """Return a schedule, or the one that has a name; ``None`` for none.
 
     Raises

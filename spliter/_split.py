@@ -27,7 +27,7 @@ from spliter._take import Rows, check_items, pick, plan_rows
 from spliter._task_checks import check_block_function, check_task_function
 from spliter._team import Queues, Team, check_queues, team_size
 from spliter._template import HINT, Template
-from spliter.backend.contents import along, bare, concatenate, take_rows
+from spliter.backend.contents import concatenate, take_rows, unwrap_dataset, wrap_datasets
 from spliter.backend.executor import ResultBlocks
 from spliter.backend.registry import options_of_blocks
 from spliter.metrics import Metrics, report
@@ -203,8 +203,8 @@ class Split(Snapshot):
             partitions[number].submit(pick, some, selected)
             for number, some in (rows or {0: Rows(items, items)}).items()
         ]
-        found = concatenate(along(self._executor.gather(answers), self._grid.dim))
-        return bare(take_rows(found, order))
+        found = concatenate(wrap_datasets(self._executor.gather(answers), self._grid.dim))
+        return unwrap_dataset(take_rows(found, order))
 
     def metrics(self) -> Metrics:
         """Return what the last pass took: seconds, CPU seconds and waiting of each partition.

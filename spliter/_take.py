@@ -23,7 +23,7 @@ from spliter._errors import InvalidArgumentError, ItemIndexError
 from spliter._grid import BlockGrid, IntArray
 from spliter._partition import Partition
 from spliter.backend.blocks import some_blocks
-from spliter.backend.contents import along, bare, concatenate, take_rows
+from spliter.backend.contents import concatenate, take_rows, unwrap_dataset, wrap_datasets
 
 
 def check_items(indices: Any, n_items: int) -> IntArray:
@@ -146,10 +146,10 @@ def pick(partition: Partition, rows: Rows, columns: list[Hashable] | None) -> An
     Reads only the blocks with these rows, if they are stored.
     """
     numbers, of_block = rows.by_block()
-    blocks = along(some_blocks(partition.source, numbers), partition.indexes.dim)
+    blocks = wrap_datasets(some_blocks(partition.source, numbers), partition.indexes.dim)
     picked = [take_rows(block, some) for block, some in zip(blocks, of_block, strict=True)]
     if columns is not None and all(has_column_names(block) for block in picked):
         # Before blocks meet: they may differ in the other columns. Positions, such as -1, mean the
         # same in blocks of one width only, which concatenating checks.
         picked, columns = [select(block, columns) for block in picked], None
-    return select(bare(concatenate(picked)), columns)
+    return select(unwrap_dataset(concatenate(picked)), columns)

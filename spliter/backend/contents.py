@@ -126,14 +126,7 @@ def _package(value: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class DatasetAlong:
-    """A Dataset of xarray as a block with rows, which it has along one dimension only.
-
-    Parameters
-    ----------
-    data : Dataset
-    dim : hashable
-        One of its dimensions.
-    """
+    """A Dataset of xarray as a block with rows, which it has along one dimension only."""
 
     data: Any
     dim: Hashable
@@ -153,20 +146,13 @@ class DatasetAlong:
         return DatasetAlong(self.data.isel({self.dim: rows}), self.dim)
 
 
-def along(blocks: Iterable[Any], dim: Hashable | None) -> Iterable[Any]:
-    """Return blocks that know their rows: Datasets, of which `dim` is the dimension, or others.
-
-    Parameters
-    ----------
-    blocks : iterable of block
-    dim : hashable or None
-        ``BlockGrid.dim`` of their collection.
-    """
+def wrap_datasets(blocks: Iterable[Any], dim: Hashable | None) -> Iterable[Any]:
+    """Return blocks with rows: Datasets along ``BlockGrid.dim`` of their collection, or others."""
     return blocks if dim is None else (DatasetAlong(block, dim) for block in blocks)
 
 
-def bare(block: Any) -> Any:
-    """Return the block itself of one of :func:`along`."""
+def unwrap_dataset(block: Any) -> Any:
+    """Return the block itself of one of :func:`wrap_datasets`."""
     return block.data if isinstance(block, DatasetAlong) else block
 
 

@@ -187,15 +187,6 @@ def stays_at_location(fn: FunctionT) -> FunctionT:
 
     A task is restarted elsewhere if most of its blocks have moved there. One that waits for others
     may find its thread occupied by one of these then; so marked ones read the blocks from there.
-
-    Parameters
-    ----------
-    fn : callable
-
-    Returns
-    -------
-    callable
-        The same function.
     """
     fn.__dict__["spliter_stays"] = True
     return fn

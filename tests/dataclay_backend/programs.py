@@ -36,7 +36,7 @@ def count_received() -> int:
     """
     if not _received:
         _received["since"] = 0
-        register, adopt = BackendAPI.register_objects, tasks.HANDLERS["adopt"]
+        register, adopt = BackendAPI.register_objects, tasks.HANDLERS["create_copy"]
 
         async def counted_register(self: Any, *args: Any, **kwargs: Any) -> None:
             _received["registered"] += 1
@@ -47,7 +47,7 @@ def count_received() -> int:
             return adopt(transfer)
 
         BackendAPI.register_objects = counted_register
-        tasks.HANDLERS["adopt"] = counted_adopt
+        tasks.HANDLERS["create_copy"] = counted_adopt
     return _received.total()
 
 

@@ -97,7 +97,7 @@ class SharedCopies:
             async with self._copy_slots:
                 message = await self._pull(object_id, source)
                 peer = self._session.peer(to)
-                copy_id, nbytes = await peer.request("adopt", await peer.push(message))
+                copy_id, nbytes = await peer.request("create_copy", await peer.push(message))
             copy = self._made[place] = OwnedObject(peer, copy_id)
             return copy, max(nbytes, 1)
 

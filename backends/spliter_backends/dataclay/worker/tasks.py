@@ -324,7 +324,7 @@ HANDLERS: Final[dict[str, Callable[..., Any]]] = {
     "sizes": _sizes,
     "pull": _pull,
     "push": _push,
-    "adopt": _create_copy,
+    "create_copy": _create_copy,
     "free": _free,
     "end": _end,
     "kept": _kept,
