@@ -115,7 +115,7 @@ def block_values(collection: Any) -> BlockValues:
 def example_block(meta: Any, grid: BlockGrid) -> Any:
     """Return a small block to call functions on, to infer the type of their results.
 
-    Filled with the values Dask uses to infer types; ``None`` for blocks of other types.
+    An array of one row or a frame of a few, with the values Dask uses to infer types; else None.
 
     Parameters
     ----------
