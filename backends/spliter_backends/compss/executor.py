@@ -61,14 +61,20 @@ class CompssExecutor(Executor):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         location: Location | None = None,
+        constraints: Mapping[str, Any] | None = None,
     ) -> CompssFuture:
         """Start a PyCOMPSs task; without a runtime, it has run when this returns.
 
         Futures and partitions may be at any depth in the arguments. The task is pinned to the
-        location if the setting ``pins`` has it.
+        location if the setting ``pins`` has it. Constraints are by default those of the function.
         """
         named = dict(kwargs)
-        return self._submit(fn, args, named, location, self._constraints_of(fn, named))
+        if constraints is None:
+            constraints = self._constraints_of(fn, named)
+        future = self.start("call", fn, args, named, {**constraints, **self._pin(location)})
+        assert isinstance(future, CompssFuture)
+        future.location = location
+        return future
 
     def submit_team(
         self,
@@ -83,20 +89,7 @@ class CompssExecutor(Executor):
         """
         given = (functools.partial(int, threads), *args)
         units = {"computing_units": threads} if settings().computing_units else {}
-        return self._submit(fn, given, {}, location, units)
-
-    def _submit(
-        self,
-        fn: Callable[..., Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        location: Location | None,
-        constraints: Mapping[str, Any],
-    ) -> CompssFuture:
-        future = self.start("call", fn, args, kwargs, {**constraints, **self._pin(location)})
-        assert isinstance(future, CompssFuture)
-        future.location = location
-        return future
+        return self.submit(fn, given, {}, location, units)
 
     def start(
         self,

@@ -134,7 +134,7 @@ class DaskExecutor(Executor):
         location: Location | None = None,
     ) -> Future[Any]:
         """Submit a task; see :class:`spliter.backend.Executor`."""
-        return self._submit(fn, args, kwargs, () if location is None else (location,))
+        return self.submit_among(fn, args, kwargs, () if location is None else (location,))
 
     def submit_among(
         self,
@@ -143,16 +143,7 @@ class DaskExecutor(Executor):
         kwargs: Mapping[str, Any],
         locations: Sequence[Location],
     ) -> Future[Any]:
-        """Submit a task that any of some workers may steal."""
-        return self._submit(fn, args, kwargs, locations)
-
-    def _submit(
-        self,
-        fn: Callable[..., Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        locations: Sequence[Location],
-    ) -> Future[Any]:
+        """Submit a task that any of some workers may steal, or any worker if there are none."""
         check_open(self._client())
         keep: list[Any] = []
         sent_args = [self._replace_partition(value, keep) for value in args]
@@ -179,7 +170,7 @@ class DaskExecutor(Executor):
         threads: int,
     ) -> Future[Any]:
         """Submit a task that uses the idle threads of its worker."""
-        return self._submit(OnIdleThreads(fn, threads), args, {}, (location,))
+        return self.submit(OnIdleThreads(fn, threads), args, {}, location)
 
     def _replace_partition(self, value: Any, keep: list[Any]) -> Any:
         """Return what is sent in place of a partition, and add what it needs to `keep`."""

@@ -120,33 +120,9 @@ class RayExecutor(Executor):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         location: Location | None = None,
-    ) -> RayFuture:
-        """Submit a task; see :class:`spliter.backend.Executor`."""
-        return self._submit(fn, args, kwargs, location)
-
-    def submit_team(
-        self,
-        fn: Callable[..., Any],
-        args: Sequence[Any],
-        location: Location,
-        threads: int,
-    ) -> RayFuture:
-        """Submit a task that reserves one CPU for each thread.
-
-        Not more than every node has: if this one is lost, another one must be able to run it.
-        """
-        given = (functools.partial(int, threads), *args)
-        cpus = min([threads, *usable_nodes().values()])
-        return self._submit(fn, given, {}, location, num_cpus=cpus)
-
-    def _submit(
-        self,
-        fn: Callable[..., Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        location: Location | None,
         **resources: int,
     ) -> RayFuture:
+        """Submit a task, which reserves resources of Ray; see :class:`spliter.backend.Executor`."""
         packed = _PackedArguments(location)
         sent_args = tuple(packed.argument(value, self) for value in args)
         sent_kwargs = {name: packed.argument(value, self) for name, value in kwargs.items()}
@@ -177,6 +153,21 @@ class RayExecutor(Executor):
         for blocks, its_own in expected.items():
             blocks.expect_report(report, its_own)
         return RayFuture(result, location)
+
+    def submit_team(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        location: Location,
+        threads: int,
+    ) -> RayFuture:
+        """Submit a task that reserves one CPU for each thread.
+
+        Not more than every node has: if this one is lost, another one must be able to run it.
+        """
+        given = (functools.partial(int, threads), *args)
+        cpus = min([threads, *usable_nodes().values()])
+        return self.submit(fn, given, {}, location, num_cpus=cpus)
 
 
 def _store_of(resources: Mapping[str, float]) -> int | None:
