@@ -36,6 +36,7 @@ from spliter._read_ahead import (
     window_of,
 )
 from spliter._team import Team
+from spliter.backend import BlockSource
 from spliter_backends._shared.readable import ReadableCollection, in_turn, open_memmap
 
 
@@ -267,7 +268,7 @@ def test_zarr_arrays_are_read_once_and_ahead() -> None:
         assert int(parts[0].submit(lambda part: part.materialize().sum()).result()) == total
 
 
-class StoredSource:
+class StoredSource(BlockSource):
     """The blocks of a store; waits in its first read of each until the team may go on."""
 
     def __init__(self, store: Store, numbers: range) -> None:

@@ -20,6 +20,7 @@ from spliter import Partition, Schedule, SplitClosedError, gather, reduce, split
 from spliter._read_ahead import Fetches
 from spliter._schedule import FORMULAS
 from spliter._team import Queues, Team, WorkQueues
+from spliter.backend import BlockSource
 from spliter_backends.local import executor as local
 
 QUEUES = st.sampled_from(["central", "core", "group"])
@@ -182,7 +183,7 @@ def test_results_are_combined_as_soon_as_they_can_be() -> None:
     assert most <= 2
 
 
-class FreshBlocks:
+class FreshBlocks(BlockSource):
     """A source that makes each block when it is read, and counts those that are still there."""
 
     def __init__(self, positions: Sequence[int], alive: list[weakref.ref[Any]]) -> None:
