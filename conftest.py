@@ -1,11 +1,15 @@
 """Leave modules of engines that are not installed out of the search for examples in docstrings.
 
 Tests of such an engine are found all the same, and skip with the reason (``tests/conftest.py``).
+Folders of the other tier are not imported where the run leaves it out.
 """
 
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
+
+import pytest
 
 PACKAGE_OF = {
     "dataclay": "dataclay",
@@ -25,3 +29,10 @@ collect_ignore_glob = [
     if importlib.util.find_spec(package) is None
     for root in ("backends", "experiments")
 ]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import nothing of what is left out anyway."""
+    from tests.conftest import leaves_out
+
+    return leaves_out(config, collection_path.relative_to(config.rootpath).parts) or None

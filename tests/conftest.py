@@ -1,8 +1,9 @@
 """Shared by all tests: the two tiers, hypothesis profiles, and which engines have to be there.
 
 ``scripts/test`` leaves out the tests marked ``thorough``: those in the folders of ``THOROUGH``,
-those that need an engine other than those of ``SHORT``, and files and tests that have the mark
-themselves. ``scripts/test --all`` runs them too.
+those that need an engine other than those of ``SHORT``, those that start a Dask cluster of their
+own (``start_cluster``), and files and tests that have the mark themselves. ``scripts/test --all``
+runs them too.
 
 A test that needs an engine says so with ``@pytest.mark.backend("dask")``. Where that engine
 cannot be used the test is skipped and the reason printed, so a contributor without it can work on
@@ -17,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,14 @@ THOROUGH = {
     "compss",
     "compss_backend",
     "dataclay",
+    "dataclay_backend",
     "evaluation",
     "experiments",
     "fuzz",
     "pipeline",
+    "programs",
     "ray",
+    "ray_backend",
     "records",
     "scale",
     "security",
@@ -50,8 +54,6 @@ THOROUGH = {
 
 SHORT = {"local", "dask", "xarray", "zarr"}
 """Engines of the tests that ``scripts/test`` runs; others need a server or runtime of their own."""
-
-LEFT_OUT = pytest.StashKey[int]()
 
 hypothesis.settings.register_profile("quick", max_examples=10, deadline=None)
 hypothesis.settings.register_profile(
@@ -63,6 +65,11 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def leaves_out(config: pytest.Config, folders: Collection[str] = THOROUGH) -> bool:
+    """Whether this run has no tests of any of these folders."""
+    return config.option.markexpr == "not thorough" and not THOROUGH.isdisjoint(folders)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -115,7 +122,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark thorough tests."""
     for item in items:
         folders = set(item.path.relative_to(config.rootpath).parts)
-        if THOROUGH & folders or _needed(item) - SHORT:
+        own_cluster = "start_cluster" in getattr(item, "fixturenames", ())
+        if THOROUGH & folders or _needed(item) - SHORT or own_cluster:
             item.add_marker("thorough")
 
 
@@ -138,24 +146,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return scheduler
 
 
-def pytest_deselected(items: list[pytest.Item]) -> None:
-    """Count deselected tests in each process of xdist, which does not report them itself."""
-    output = getattr(items[0].config, "workeroutput", None) if items else None
-    if output is not None:
-        output["left out"] = output.get("left out", 0) + len(items)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left out", 0)
-
-
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    left_out = config.stash.get(LEFT_OUT, 0)
-    if left_out:
-        terminalreporter.write_line(f"{left_out} tests were left out; all: scripts/test --all")
+    if leaves_out(config):
+        terminalreporter.write_line("thorough tests were left out; all: scripts/test --all")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

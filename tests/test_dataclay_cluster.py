@@ -16,6 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+pytest.importorskip("dataclay")
+
 from spliter import BackendNotUsableError, InvalidArgumentError
 from spliter_backends._shared import redis_store
 from spliter_backends.dataclay.cluster import EmbeddedDataClay

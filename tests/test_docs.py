@@ -38,6 +38,7 @@ THOROUGH = {
     "k-means",
     "models",
     "nearest-neighbours",
+    "notebooks-and-dashboards",
     "scikit-learn",
 }
 """Pages that only a change of an application needs, or a library that short runs do not install."""

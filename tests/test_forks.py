@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 PROGRAM = Path(__file__).parent / "programs" / "split_forked.py"
 
 

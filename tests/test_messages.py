@@ -288,6 +288,10 @@ def test_hints_are_in_nobodys_way(parts: Split) -> None:
     assert len(list(partition.at_location())) == len(partition)
     with pytest.raises(TypeError, match="a Split cannot be pickled"):
         copy.copy(parts)
+
+
+@pytest.mark.thorough
+def test_notebooks_show_text_and_html(parts: Split) -> None:
     shown, _ = pytest.importorskip("IPython.core.formatters").DisplayFormatter().format(parts)
     assert set(shown) == {"text/plain", "text/html"}
 

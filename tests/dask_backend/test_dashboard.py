@@ -23,7 +23,7 @@ from spliter_backends.dask.dashboard import PAGE, PartitionTracker, add_page
 from tests.dask_backend.programs import expected, spread, total
 from tests.dask_backend.test_drift import move_all
 
-pytestmark = pytest.mark.backend("dask")
+pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask")]
 
 
 @pytest.fixture(scope="module")
