@@ -29,7 +29,8 @@ _find_python() {
 
 _apt_install() {
     echo "installing from Debian: $*"
-    _root apt-get update -qq
+    [ -n "${_apt_updated:-}" ] || _root apt-get update -qq
+    _apt_updated=yes
     _root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
 }
 
@@ -44,7 +45,45 @@ _make_venv() {
     fi
     # A half-made environment of an interrupted run is made anew.
     "$python" -m venv --clear .venv
+}
+
+# Sets uv's settings to pip's, for _install. Fails if pip has one that is not known here.
+_settings_of_pip() {
+    local configured section key value
+    configured=$(.venv/bin/python -m pip config list) || return
+    # The first that is found holds, as for pip.
+    for section in :env: install global; do
+        while IFS='=' read -r key value; do
+            value=${value:1:-1}
+            # Several values are lines, which are shown as in Python.
+            case ${key#"$section".} in
+                index-url) export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX-$value} ;;
+                extra-index-url) export UV_INDEX=${UV_INDEX-${value//'\n'/ }} ;;
+                find-links)
+                    value=${value//'\n'/,}
+                    export UV_FIND_LINKS=${UV_FIND_LINKS-${value// /,}}
+                    ;;
+                cert) export SSL_CERT_FILE=${SSL_CERT_FILE-$value} ;;
+                timeout | default-timeout) export UV_HTTP_TIMEOUT=${UV_HTTP_TIMEOUT-$value} ;;
+                cache-dir | config-file | disable-pip-version-check | no-cache-dir | no-input) ;;
+                progress-bar | quiet | retries | root-user-action) ;;
+                *) return 1 ;;
+            esac
+        done < <(grep "^$section\." <<<"$configured")
+    done
+}
+
+# uv takes seconds where pip takes a minute. It is outside the environment, so that nothing there
+# sees it. pip does it where uv cannot be had, or does not find what pip might.
+_install() {
+    { [ -x .venv/uv/bin/uv ] || .venv/bin/python -m pip install --quiet --no-compile --target .venv/uv uv; } \
+        && (_settings_of_pip \
+            && .venv/uv/bin/uv pip install --quiet --python .venv/bin/python --cache-dir .venv/uv/cache \
+                --index-strategy unsafe-best-match --upgrade-package pip pip "$@") \
+        && return
+    echo "without uv"
     .venv/bin/python -m pip install --quiet --upgrade pip
+    .venv/bin/python -m pip install --quiet --no-compile "$@"
 }
 
 prepare_environment() {
@@ -56,8 +95,7 @@ prepare_environment() {
         echo "installing pyspliter[$extras] into .venv"
         # setuptools warns of folders that bear a package's name (ours is the package itself), and
         # that folders of data could be imported (they are data).
-        PYTHONWARNINGS="ignore:Editable installation,ignore:Package" \
-            .venv/bin/python -m pip install --quiet --no-compile --editable ".[$extras]"
+        PYTHONWARNINGS="ignore:Editable installation,ignore:Package" _install --editable ".[$extras]"
         cp pyproject.toml "$stamp"
     fi
 }
