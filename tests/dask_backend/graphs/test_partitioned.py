@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import operator
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,16 +15,10 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import CancelledError, Client, SchedulerPlugin, wait, worker_client
+from distributed import Client, SchedulerPlugin, wait
 from packaging.version import Version
 
-from spliter import (
-    BackendNotUsableError,
-    ClientClosedError,
-    InvalidArgumentError,
-    UnsupportedCollectionError,
-    partitioned,
-)
+from spliter import partitioned
 from tests.conftest import wait_until_made
 from tests.dask_backend import programs
 from tests.dask_backend.conftest import StartCluster
@@ -160,19 +152,6 @@ def test_bags_and_delayed(client: Client) -> None:
     assert len(sent) <= 12
 
 
-def starts_a_task(number: int) -> int:
-    with worker_client() as client:
-        return int(client.submit(abs, -number).result(timeout=30))
-
-
-def test_tasks_that_start_tasks_and_take_futures(client: Client) -> None:
-    future = client.submit(abs, -3)
-    started = [dask.delayed(starts_a_task)(n) for n in range(8)]
-    maxima = [dask.delayed(max)(future, n) for n in range(8)]
-    lazy = dask.delayed(sum)(started + maxima)
-    assert lazy.compute(scheduler=partitioned(client)) == sum(range(8)) + sum(range(4, 8)) + 3 * 4
-
-
 def test_a_rechunk_from_worker_to_worker(client: Client) -> None:
     x = da.random.default_rng(0).random((CHUNKS * 10, 200), chunks=(10, 200))
     with dask.config.set({"array.rechunk.method": "p2p"}):
@@ -180,17 +159,6 @@ def test_a_rechunk_from_worker_to_worker(client: Client) -> None:
         explained = partitioned(client).explain(lazy)
         assert explained.alone > CHUNKS // 2
         assert same(lazy.compute(scheduler=partitioned(client)), lazy.compute(scheduler=client))
-
-
-def test_persisted_blocks_that_failed_or_were_cancelled(client: Client) -> None:
-    failed = array().map_blocks(fail, dtype=float).persist()
-    with pytest.raises(LookupError, match="no such block"):
-        failed.sum().compute(scheduler=partitioned(client))
-    cancelled = array().persist()
-    wait(cancelled)
-    client.cancel(cancelled)
-    with pytest.raises(CancelledError):
-        cancelled.sum().compute(scheduler=partitioned(client))
 
 
 def test_dask_ml(client: Client) -> None:
@@ -292,29 +260,6 @@ def test_explain(client: Client) -> None:
     assert "forwarded to Dask as they are: clusters would still be" in str(forwarded)
 
 
-def fail(block: Any) -> Any:
-    raise LookupError("no such block")
-
-
-def test_errors_of_tasks_are_the_users_own(client: Client) -> None:
-    lazy = array().map_blocks(fail, dtype=float).sum()
-    with pytest.raises(LookupError, match="no such block") as caught:
-        lazy.compute(scheduler=partitioned(client))
-    assert any("raised by the Dask task" in note for note in caught.value.__notes__)
-    assert any("random-sum" in note for note in caught.value.__notes__)
-    assert any(entry.name == "fail" for entry in caught.traceback)
-
-
-def test_tasks_that_cannot_be_pickled(client: Client) -> None:
-    lock = threading.Lock()
-    lazy = array().map_blocks(lambda block: block * bool(lock), dtype=float).sum()
-    with pytest.raises(TypeError) as plain:
-        lazy.compute(scheduler=client)
-    with pytest.raises(TypeError) as ours:
-        lazy.compute(scheduler=partitioned(client))
-    assert type(ours.value) is type(plain.value)
-
-
 def test_annotated_tasks_stay_single_tasks(client: Client) -> None:
     worker = workers_of(client)[1]
     with dask.annotate(workers=[worker], priority=3, retries=2):
@@ -360,50 +305,3 @@ def test_persisted_blocks_of_a_dead_worker_are_made_again(start_cluster: StartCl
     result = (x - x.mean(axis=0)).sum(axis=0).compute(scheduler=partitioned(client))
     y = array()
     assert same(result, (y - y.mean(axis=0)).sum(axis=0).compute(scheduler="sync"))
-
-
-def test_there_must_be_a_client(client: Client) -> None:
-    del client
-    with pytest.raises(InvalidArgumentError, match=r"client of an engine .* got int"):
-        partitioned(5)
-    with pytest.raises(InvalidArgumentError, match="partitions_per_location"):
-        partitioned(partitions_per_location=0)
-    with pytest.raises(BackendNotUsableError, match="'local' does not run graphs"):
-        partitioned(backend="local")
-    with pytest.raises(InvalidArgumentError, match=r"takes a distributed\.Client, got builtins"):
-        partitioned("tcp://127.0.0.1:1", backend="dask")
-
-
-def test_explain_takes_collections_of_dask(client: Client) -> None:
-    with pytest.raises(UnsupportedCollectionError, match="takes collections of Dask"):
-        partitioned(client).explain(np.ones(3))
-
-
-def test_without_a_client(run_python: Any) -> None:
-    program = (
-        "import dask.array as da, spliter\n"
-        "try:\n"
-        "    da.ones(4, chunks=1).sum().compute(scheduler=spliter.partitioned())\n"
-        "except spliter.BackendNotUsableError as error:\n"
-        "    print(error)\n"
-    )
-    assert "there is no client; make one" in run_python("-c", program).stdout
-
-
-def test_a_closed_client(dask_cluster: Any) -> None:
-    with Client(dask_cluster, set_as_default=False) as client:
-        ours = partitioned(client)
-    with pytest.raises(ClientClosedError, match=r"client of partitioned\(\) is closed"):
-        array().sum().compute(scheduler=ours)
-    with pytest.raises(ClientClosedError):
-        array().persist(scheduler=ours)
-
-
-def test_an_asynchronous_client_is_refused(dask_cluster: Any) -> None:
-    async def run() -> None:
-        address = dask_cluster.scheduler_address
-        async with Client(address, asynchronous=True, set_as_default=False) as client:
-            with pytest.raises(BackendNotUsableError, match="asynchronous"):
-                array().sum().compute(scheduler=partitioned(client))
-
-    asyncio.run(run())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dask.typing import Key
+from distributed import Reschedule, get_worker
+
+from spliter_backends.dask.worker.idle import wanted_task
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,21 @@ class ClusterTask:
         tuple
             A tuple of values for each of `outputs`, then the values of `singles`; if there is
             nothing but one of `outputs`, that one.
+
+        Raises
+        ------
+        distributed.Reschedule
+            If the task has been cancelled, before the next task of the cluster.
         """
+        is_wanted = _is_wanted()
         single = len(self.direct)
         values: dict[Key, Any] = dict(zip(self.direct, arguments[:single], strict=True))
         for keys, outputs in zip(self.received, arguments[single:], strict=True):
             values.update(zip(keys, outputs, strict=True))
         del arguments
         for node, released in zip(self.nodes, self.released, strict=True):
+            if not is_wanted():
+                raise Reschedule
             try:
                 values[node.key] = node({key: values[key] for key in node.dependencies})
             except Exception as error:
@@ -70,6 +81,16 @@ class ClusterTask:
         if len(left) == 1 and not self.singles:
             return left[0]
         return (*left, *(values[key] for key in self.singles))
+
+
+def _is_wanted() -> Callable[[], bool]:
+    """Return a function that returns whether nobody has cancelled the task that runs."""
+    try:
+        worker = get_worker()
+    except ValueError:  # not at a worker
+        return lambda: True
+    key = worker.get_current_task()
+    return lambda: wanted_task(worker, key) is not None
 
 
 def releases(

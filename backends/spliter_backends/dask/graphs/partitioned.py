@@ -37,6 +37,9 @@ from spliter_backends.dask.internals.graphs import (
 SMALL: Final = 4096
 """Bytes up to which a constant is copied to every cluster that uses it: a task is no smaller."""
 
+SAVING: Final = 2
+"""Least tasks of Dask per task that runs: with fewer, planning costs more than it saves."""
+
 
 @dataclass(frozen=True)
 class _Planned:
@@ -223,7 +226,7 @@ class Partitioned:
             floating=floating - alone - {*wanted},
             alone=alone,
         )
-        if 2 * plan.ntasks > len(tasks):
+        if SAVING * plan.ntasks > len(tasks):
             return _Forwarded(f"clusters would still be {plan.ntasks} tasks", len(tasks))
         places = [worker for worker, partitions in workers.items() for _ in range(partitions)]
         return _Planned(tasks, annotations, plan, places, held)

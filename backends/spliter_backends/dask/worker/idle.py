@@ -47,9 +47,14 @@ def idle_threads(worker: Worker, key: Key, threads: int) -> int:
         At least the thread of the task itself, and those that run no other task; 0 once the task
         has been cancelled.
     """
-    state = worker.state
-    task = state.tasks.get(key)
-    if task is None or task.state == "cancelled":
+    state, task = worker.state, wanted_task(worker, key)
+    if task is None:
         return 0
     others = state.executing_count - (task in state.executing)  # not there once it has seceded
     return max(min(threads, state.nthreads - others), 1)
+
+
+def wanted_task(worker: Worker, key: Key) -> Any:
+    """Return the state of a task that runs, or ``None`` once it has been cancelled."""
+    task = worker.state.tasks.get(key)
+    return None if task is None or task.state == "cancelled" else task
