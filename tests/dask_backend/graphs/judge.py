@@ -20,8 +20,15 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
+import dask
 import pytest
+from distributed import Client
+
+from spliter import partitioned
+from spliter_backends.dask.graphs import partitioned as scheduling
+from tests.dask_backend.conftest import start_processes
 
 WAYS: Final = {
     "distributed": "Dask's own scheduling",
@@ -34,16 +41,11 @@ MODULES: Final = [
         f"dask.array.tests.test_{subject}"
         for subject in ("reductions", "ufunc", "slicing", "overlap", "linalg", "routines")
     ),
-    *(
-        f"dask.dataframe.{module}"
-        for module in (
-            "tests.test_arithmetics_reduction",
-            "tests.test_groupby",
-            "dask_expr.tests.test_reductions",
-            "dask_expr.tests.test_groupby",
-            "dask_expr.tests.test_describe",
-        )
-    ),
+    "dask.dataframe.tests.test_arithmetics_reduction",
+    "dask.dataframe.tests.test_groupby",
+    "dask.dataframe.dask_expr.tests.test_reductions",
+    "dask.dataframe.dask_expr.tests.test_groupby",
+    "dask.dataframe.dask_expr.tests.test_describe",
     "xarray.tests.test_dask",
     "xarray.tests.test_groupby",
 ]
@@ -62,37 +64,34 @@ class Judge:
 
     def replace(self, way: str) -> None:
         """Start a cluster, and replace the schedulers that Dask knows by name."""
-        import dask
-        from distributed import Client
-
-        from spliter import partitioned
-        from spliter_backends.dask.graphs import partitioned as scheduling
-        from tests.dask_backend.conftest import start_processes
-
         cluster = self.cleanup.enter_context(start_processes())
         client: Any = self.cleanup.enter_context(Client(cluster))
-        send, choose = client.get, dask.base.get_scheduler
-        if way == "clusters":
-            scheduling.SAVING = 0
+        send = client.get
+        choose: Any = dask.base.get_scheduler
 
         def counted(graph: Any, keys: Any, **options: Any) -> Any:
             coarse = "partitioned" in getattr(graph, "layers", ())
             self.graphs["clusters" if coarse else "forwarded"] += 1
             return send(graph, keys, **options)
 
-        scheduler = counted if way == "distributed" else partitioned(client)
+        scheduler: Any = counted if way == "distributed" else partitioned(client)
 
         def get(graph: Any, keys: Any, **_: Any) -> Any:
             return scheduler(graph, keys)
 
-        named = {None, counted, *dask.base.named_schedulers.values()}
+        named: set[Any] = {None, counted, *dask.base.named_schedulers.values()}
 
         def chosen(*arguments: Any, **options: Any) -> Any:
             found = choose(*arguments, **options)
             return get if found in named else found
 
-        client.get = counted
-        dask.base.get_scheduler, dask.get = chosen, get
+        for place, name, value in (
+            (client, "get", counted),
+            (dask, "get", get),
+            (dask.base, "get_scheduler", chosen),
+            (scheduling, "SAVING", 0 if way == "clusters" else scheduling.SAVING),
+        ):
+            self.cleanup.enter_context(mock.patch.object(place, name, value))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.when == "call" or report.outcome != "passed":
