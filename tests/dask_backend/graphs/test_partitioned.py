@@ -15,6 +15,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from dask._task_spec import List, Task, TaskRef
 from distributed import Client, SchedulerPlugin, wait
 from packaging.version import Version
 
@@ -150,6 +151,15 @@ def test_bags_and_delayed(client: Client) -> None:
     with counted(client) as sent, partitioned(client):
         assert dask.compute(bag, {"total": delayed, "plain": 5}) == expected
     assert len(sent) <= 12
+
+
+def test_tasks_that_have_another_key_than_in_the_graph(client: Client) -> None:
+    """As clones of `dask.graph_manipulation` do: the key of the original."""
+    graph: dict[str, Any] = {f"clone{n}": Task(f"part{n}", abs, -n) for n in range(CHUNKS)}
+    graph["sum"] = Task("total", sum, List(*map(TaskRef, graph)))
+    with counted(client) as sent:
+        assert partitioned(client)(graph, ["sum", "clone3"]) == [sum(range(CHUNKS)), 3]
+    assert len(sent) < 10
 
 
 def test_a_rechunk_from_worker_to_worker(client: Client) -> None:

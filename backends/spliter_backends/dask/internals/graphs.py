@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from operator import getitem
 from typing import Any
 
@@ -38,8 +39,17 @@ def tasks_of(graph: Any) -> tuple[dict[Key, Any], Mapping[str, Mapping[Key, Any]
     from dask.utils import ensure_dict
 
     if isinstance(graph, Mapping):
-        return convert_legacy_graph(ensure_dict(graph)), {}
-    return convert_legacy_graph(graph.__dask_graph__()), graph.__dask_annotations__()
+        return _named(convert_legacy_graph(ensure_dict(graph))), {}
+    return _named(convert_legacy_graph(graph.__dask_graph__())), graph.__dask_annotations__()
+
+
+def _named(tasks: dict[Key, Any]) -> dict[Key, Any]:
+    """Give each task the key that it has in the graph: a clone has the key of its original."""
+    for key, node in tasks.items():
+        if node.key != key:
+            tasks[key] = copy(node)
+            tasks[key].key = key
+    return tasks
 
 
 def final_expression(collections: Sequence[Any]) -> Any:
