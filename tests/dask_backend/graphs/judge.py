@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -114,8 +115,9 @@ def judge(module: str, way: str) -> list[Any]:
         options = ["-q", "-c", "/dev/null", f"--rootdir={root}", "--timeout=600", "--tb=short"]
         options += ["-p", "no:cacheprovider", "-p", "no:randomly"]
         file = Path(folder) / "outcomes.json"
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         command = [sys.executable, "-m", __spec__.name, "--child", way, str(file)]
-        subprocess.run([*command, spec.origin, *options], check=False, cwd=Path.cwd())
+        subprocess.run([*command, spec.origin, *options], check=False, env=env)
         found: list[Any] = json.loads(file.read_text())
         return found
 
