@@ -12,17 +12,20 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tests.chaos.cases import BACKENDS
+from tests.chaos.programs import PROGRAMS
 from tests.chaos.runner import Run, run_seeds
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--backend", choices=BACKENDS, default="dask")
+    parser.add_argument("--app", choices=PROGRAMS, default="", help="instead of those in turn")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0, help="of the first run")
     options = parser.parse_args(arguments)
     runs = []
-    for run in run_seeds(options.backend, range(options.seed, options.seed + options.runs)):
+    seeds = range(options.seed, options.seed + options.runs)
+    for run in run_seeds(options.backend, seeds, options.app):
         runs.append(run)
         if not run.is_good:
             print(f"seed {run.case.seed}: {run}", file=sys.stderr)

@@ -16,6 +16,9 @@ BACKENDS: Final = ("dask", "dataclay")
 
 APPS: Final = ("histogram", "k-means", "cascade-svm", "neighbours", "map-reduce")
 
+GRAPHS: Final = "graphs"
+"""Programs of Dask under `partitioned()`: for Dask alone, so drawn only on request."""
+
 WORKERS: Final = 3
 """Workers, or backends, at the start of every run."""
 
@@ -95,9 +98,10 @@ class Case:
     prefetch: int | Literal["auto", False]
 
 
-def draw_case(backend: str, seed: int) -> Case:
+def draw_case(backend: str, seed: int, app: str = "") -> Case:
+    """Return the case of a seed, with its own application or a given one."""
     rng = np.random.default_rng([seed, BACKENDS.index(backend)])
-    app = APPS[seed % len(APPS)]
+    app = app or APPS[seed % len(APPS)]
     most_rows, most_blocks = (400, 16) if app == "cascade-svm" else (3000, 40)
     n_blocks = int(rng.integers(1, most_blocks + 1))
     n_rows = int(rng.integers(most_rows // 3, most_rows + 1))
@@ -112,8 +116,8 @@ def draw_case(backend: str, seed: int) -> Case:
         further_places=_numbers(rng, WORKERS, n_blocks),
         nannies=nannies,
         scattered=backend == "dask" and bool(rng.random() < 0.2),
-        as_list=bool(rng.random() < 0.3),
-        as_split=bool(rng.random() < 0.5),
+        as_list=bool(rng.random() < 0.3) and app != GRAPHS,
+        as_split=bool(rng.random() < 0.5) and app != GRAPHS,
         materialize=(False, True, "auto")[int(rng.integers(3))],
         schedule=schedule,
         partitions_per_location=None if schedule else [None, 1, 2][int(rng.integers(3))],

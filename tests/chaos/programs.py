@@ -13,15 +13,16 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final, Protocol, TypeAlias
 
+import dask
 import numpy as np
 import numpy.typing as npt
 import sklearn.cluster
 import sklearn.neighbors
 from sklearn.svm import SVC
 
-from spliter import Partition, Split, split
+from spliter import Partition, Split, partitioned, split
 from spliter_apps import CascadeSVM, KMeans, NearestNeighbors, histogramdd
-from tests.chaos.cases import Case
+from tests.chaos.cases import GRAPHS, Case
 
 Array: TypeAlias = npt.NDArray[Any]
 Answer: TypeAlias = Mapping[str, Any]
@@ -192,14 +193,47 @@ def count_rows_slowly(partition: Partition, n_rows: int) -> Array:
     return seen
 
 
+class GraphsProgram:
+    """Dask's own methods, one task per partition: values for all, products, neighbours."""
+
+    def data(self, rng: np.random.Generator, n_rows: int) -> tuple[Array, ...]:
+        """Return integers, whose sums are exact."""
+        return (rng.integers(-9, 10, (n_rows, 3)),)
+
+    def expected(self, arrays: tuple[Array, ...]) -> Answer:
+        return self._answers(arrays[0])
+
+    def run(self, inputs: Collections, collections: Collections, arrays: tuple[Array, ...]) -> Any:
+        x = collections[0].map_blocks(copy_slowly, dtype=arrays[0].dtype)
+        answers: tuple[Answer] = dask.compute(self._answers(x), scheduler=partitioned())
+        return answers[0]
+
+    def _answers(self, x: Any) -> dict[str, Any]:
+        return {
+            "squares": ((x - x.sum(axis=0)) ** 2).sum(axis=0),
+            "products": x.T @ x,
+            "neighbours": (x[1:] * x[:-1]).sum(axis=0),
+        }
+
+    def difference(self, answer: Answer, expected: Answer, arrays: tuple[Array, ...]) -> str:
+        return _first_difference(answer, expected, np.array_equal)
+
+
+def copy_slowly(block: Array) -> Array:
+    """Return a copy, slowly enough for faults to hit it."""
+    time.sleep(0.01)
+    return block.copy()
+
+
 PROGRAMS: Final[Mapping[str, Program]] = {
     "histogram": HistogramProgram(),
     "k-means": KMeansProgram(),
     "cascade-svm": CascadeProgram(),
     "neighbours": NeighborsProgram(),
     "map-reduce": MapReduceProgram(),
+    GRAPHS: GraphsProgram(),
 }
-"""By the names of ``cases.APPS``."""
+"""By the names of ``cases.APPS``, and what is drawn on request."""
 
 
 def rounds(

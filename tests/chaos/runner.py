@@ -112,7 +112,8 @@ class Run:
             *([f"left behind: {self.left}"] if self.left else []),
             *faults,
             f"{self.error} {self.message}",
-            f"replay: python -m tests.chaos --backend {case.backend} --runs 1 --seed {case.seed}",
+            f"replay: python -m tests.chaos --backend {case.backend} --app {case.app} --runs 1 "
+            f"--seed {case.seed}",
         ]
         return "\n".join(lines)
 
@@ -215,12 +216,12 @@ def run_case(case: Case, cluster: FaultyCluster, hang_seconds: float = HANG_SECO
     return Run(case, outcome, error, message, injected, program.right, cluster.clean_up())
 
 
-def run_seeds(backend: str, seeds: Iterable[int]) -> Iterator[Run]:
+def run_seeds(backend: str, seeds: Iterable[int], app: str = "") -> Iterator[Run]:
     """Run the cases of seeds one after the other, on as few clusters as possible."""
     clusters = _Clusters()
     try:
         for number, seed in enumerate(seeds):
-            yield clusters.run(draw_case(backend, seed), number // FRESH_AFTER)
+            yield clusters.run(draw_case(backend, seed, app), number // FRESH_AFTER)
     finally:
         clusters.close()
 

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from tests.chaos.cases import APPS, GROUP, WORKERS, Fault, draw_case
+from tests.chaos.cases import APPS, GRAPHS, GROUP, WORKERS, Fault, draw_case
 from tests.chaos.runner import Outcome, run_case, run_seeds
 
 NOT_HERE = {"cut-client", "cancel-tasks"}
@@ -23,11 +23,11 @@ def first_six(seeds: range) -> list[int]:
     return [it.seed for it in drawn if not NOT_HERE & {one.kind for one in it.faults}][:6]
 
 
-def check(backend: str, seeds: list[int]) -> None:
-    runs = list(run_seeds(backend, seeds))
+def check(backend: str, seeds: list[int], app: str = "") -> None:
+    runs = list(run_seeds(backend, seeds, app))
     broken = [str(run) for run in runs if not run.is_good]
     assert not broken, "\n\n".join(broken)
-    assert {run.case.app for run in runs} == set(APPS)
+    assert {run.case.app for run in runs} == ({app} if app else set(APPS))
     # The positive control: faults were injected, and some runs came through them.
     assert any(one.done for run in runs for one in run.injected)
     assert any(run.outcome is Outcome.RIGHT for run in runs)
@@ -37,6 +37,11 @@ def check(backend: str, seeds: list[int]) -> None:
 def test_dask() -> None:
     with_nannies, without = range(GROUP), range(GROUP, 2 * GROUP)
     check("dask", [*first_six(with_nannies), *first_six(without)])
+
+
+@pytest.mark.backend("dask")
+def test_graphs_of_dask() -> None:
+    check("dask", first_six(range(GROUP)), GRAPHS)
 
 
 def reading_threads() -> int:

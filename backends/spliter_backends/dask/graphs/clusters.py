@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from dask.typing import Key
 from distributed import Reschedule, get_worker
+from distributed.protocol.pickle import dumps, loads
 
 from spliter_backends.dask.worker.idle import wanted_task
 
 
 @dataclass(frozen=True)
 class ClusterTask:
-    """The tasks of a cluster, ready to run.
+    """The tasks of a cluster.
 
     Parameters
     ----------
     nodes : tuple
         Dask's tasks, in the order in which they run.
-    released : tuple of tuple of hashable
-        For each task, the values that nothing uses after it.
     direct : tuple of hashable
         Keys of the arguments that are single values.
     received : tuple of tuple of hashable
@@ -33,7 +33,6 @@ class ClusterTask:
     """
 
     nodes: tuple[Any, ...]
-    released: tuple[tuple[Key, ...], ...]
     direct: tuple[Key, ...]
     received: tuple[tuple[Key, ...], ...]
     outputs: tuple[tuple[Key, ...], ...]
@@ -67,7 +66,10 @@ class ClusterTask:
         for keys, outputs in zip(self.received, arguments[single:], strict=True):
             values.update(zip(keys, outputs, strict=True))
         del arguments
-        for node, released in zip(self.nodes, self.released, strict=True):
+        kept = [*chain.from_iterable(self.outputs), *self.singles]
+        uses = [node.dependencies for node in self.nodes]
+        released = releases(uses, [node.key for node in self.nodes], kept)
+        for node, last in zip(self.nodes, released, strict=True):
             if not is_wanted():
                 raise Reschedule
             try:
@@ -75,7 +77,7 @@ class ClusterTask:
             except Exception as error:
                 error.add_note(f"raised by the Dask task {node.key!r}, which ran in a cluster")
                 raise
-            for key in released:
+            for key in last:
                 del values[key]
         left = [tuple(values[key] for key in keys) for keys in self.outputs]
         if len(left) == 1 and not self.singles:
@@ -93,14 +95,35 @@ def _is_wanted() -> Callable[[], bool]:
     return lambda: wanted_task(worker, key) is not None
 
 
+class PickledCluster:
+    """A :class:`ClusterTask` as bytes: Dask's scheduler forwards it without making its tasks.
+
+    Raises `TypeError` if its tasks cannot be pickled, as Dask does.
+    """
+
+    def __init__(self, cluster: ClusterTask) -> None:
+        self._description = repr(cluster)
+        try:
+            self._pickled = dumps(cluster)
+        except Exception as error:
+            raise TypeError(f"tasks of the graph cannot be pickled: {error}") from error
+
+    def __repr__(self) -> str:
+        return self._description
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the tasks, as :class:`ClusterTask` does."""
+        return loads(self._pickled)(*arguments)
+
+
 def releases(
-    uses: Sequence[Sequence[Key]], made: Sequence[Key], kept: Sequence[Key]
-) -> tuple[tuple[Key, ...], ...]:
+    uses: Sequence[Collection[Key]], made: Sequence[Key], kept: Sequence[Key]
+) -> list[list[Key]]:
     """Return, for each task, the values that no later task uses.
 
     Parameters
     ----------
-    uses : sequence of sequence of hashable
+    uses : sequence of collection of hashable
         Keys that each task uses.
     made : sequence of hashable
         Key of each task's own value.
@@ -110,12 +133,12 @@ def releases(
     Examples
     --------
     >>> releases([[], ["a"], ["b", "x"]], made="abc", kept=["c"])
-    ((), ('a',), ('b', 'x'))
+    [[], ['a'], ['b', 'x']]
     """
     seen = set(kept)
     found = []
     for used, key in zip(reversed(uses), reversed(made), strict=True):
         last = [needed for needed in (*used, key) if needed not in seen]
         seen.update(last)
-        found.append((*dict.fromkeys(last),))
-    return (*reversed(found),)
+        found.append(last)
+    return found[::-1]

@@ -10,7 +10,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.typing import Key
 from dask.utils import key_split
 
-from spliter_backends.dask.graphs.clusters import ClusterTask, releases
+from spliter_backends.dask.graphs.clusters import ClusterTask, PickledCluster
 from spliter_backends.dask.graphs.planner import ALONE, Cluster, Output, Plan
 from spliter_backends.dask.internals.graphs import item_of, new_task
 
@@ -65,16 +65,20 @@ def build(plan: Plan, graph: Mapping[Key, Any], token: str, workers: Sequence[st
             tasks.update({each: graph[each] for each in cluster.keys})
             continue
         arguments = [*cluster.direct, *(where[output] for output in cluster.inputs)]
-        tasks[key] = new_task(key, _cluster_task(cluster, graph), arguments)
-        pinned[key] = [workers[cluster.partition]]
+        tasks[key] = new_task(key, PickledCluster(_cluster_task(cluster, graph)), arguments)
+        worker = [workers[cluster.partition]]
+        if not any(needed in graph for needed in cluster.direct):
+            pinned[key] = worker  # else Dask places it, like the single tasks that it needs
         if cluster.ntasks == 1:
             where.update(dict.fromkeys(cluster.outputs, key))
             continue
         for at, output in enumerate(cluster.outputs):
             where[output] = (f"{key[0]}-output", key[1], at)
             tasks[where[output]] = item_of(where[output], key, at)
+            pinned[where[output]] = worker  # else all outputs may cross for one
         for at, single in enumerate(cluster.singles, start=len(cluster.outputs)):
             tasks[single] = item_of(single, key, at)
+            pinned[single] = worker
     return CoarseGraph(tasks, pinned, [where[output] for output in plan.wanted])
 
 
@@ -85,8 +89,5 @@ def _key(cluster: Cluster, graph: Mapping[Key, Any], token: str, at: int) -> tup
 def _cluster_task(cluster: Cluster, graph: Mapping[Key, Any]) -> ClusterTask:
     nodes = tuple(graph[key] for key in cluster.keys)
     outputs = tuple(output.keys for output in cluster.outputs)
-    kept = [*(key for keys in outputs for key in keys), *cluster.singles]
-    uses = [tuple(node.dependencies) for node in nodes]
-    released = releases(uses, cluster.keys, kept)
     received = tuple(output.keys for output in cluster.inputs)
-    return ClusterTask(nodes, released, (*cluster.direct,), received, outputs, (*cluster.singles,))
+    return ClusterTask(nodes, (*cluster.direct,), received, outputs, (*cluster.singles,))

@@ -26,9 +26,10 @@ from spliter_backends.dask.graphs.coarse import build
 from spliter_backends.dask.graphs.explain import Explanation, explain_plan
 from spliter_backends.dask.graphs.planner import Plan, plan_clusters
 from spliter_backends.dask.internals.graphs import (
-    constant_size,
+    aliases,
+    constant_sizes,
     final_expression,
-    ordered_dependencies,
+    separated,
     special,
     task_graphs,
     tasks_of,
@@ -47,6 +48,8 @@ class _Planned:
 
     Parameters
     ----------
+    before : int
+        Tasks of the graph.
     tasks : dict
         Dask's tasks.
     annotations : mapping
@@ -58,6 +61,7 @@ class _Planned:
         Worker of each existing value.
     """
 
+    before: int
     tasks: dict[Key, Any]
     annotations: Mapping[str, Mapping[Key, Any]]
     plan: Plan
@@ -189,7 +193,7 @@ class Partitioned:
             scheduler: Any = client.scheduler
             query = functools.partial(scheduler.nbytes, keys=[*held], summary=False)
             nbytes = call_client(client, query)
-        return explain_plan(planned.plan, len(planned.tasks), planned.workers, held, nbytes)
+        return explain_plan(planned.plan, planned.before, planned.workers, held, nbytes)
 
     def __enter__(self) -> Self:
         self._entered.append(dask.config.set(scheduler=self))
@@ -206,14 +210,16 @@ class Partitioned:
         if not task_graphs.usable():
             return _Forwarded("this version of Dask differs from those tested")
         tasks, annotations = tasks_of(graph)
-        dependencies = ordered_dependencies(tasks)
+        before = len(tasks)
         alone = special(tasks).union(*annotations.values())
+        tasks = separated(tasks, alone)
+        dependencies = {key: node.dependencies for key, node in tasks.items()}
         wanted = [key for key in dict.fromkeys(keys) if key in tasks]
-        constants = {key: size for key, node in tasks.items() if (size := constant_size(node)) >= 0}
+        constants = constant_sizes(tasks)
         floating = {key for key, size in constants.items() if size <= SMALL}
         workers = _workers(client, self._partitions)
         if not workers:
-            return _Forwarded("the cluster has no worker", len(tasks))
+            return _Forwarded("the cluster has no worker", before)
         existing = {d for needed in dependencies.values() for d in needed if d not in tasks}
         held = _held(client, [*existing], workers) if existing else {}
         number = {worker: at for at, worker in enumerate(workers)}
@@ -225,11 +231,12 @@ class Partitioned:
             constants=constants,
             floating=floating - alone - {*wanted},
             alone=alone,
+            aliases=aliases(tasks),
         )
-        if SAVING * plan.ntasks > len(tasks):
-            return _Forwarded(f"clusters would still be {plan.ntasks} tasks", len(tasks))
+        if SAVING * plan.ntasks > before:
+            return _Forwarded(f"clusters would still be {plan.ntasks} tasks", before)
         places = [worker for worker, partitions in workers.items() for _ in range(partitions)]
-        return _Planned(tasks, annotations, plan, places, held)
+        return _Planned(before, tasks, annotations, plan, places, held)
 
 
 def _workers(client: Client, partitions: int | None) -> dict[str, int]:

@@ -12,10 +12,14 @@ Pure functions on task graphs given as dependencies; no engine, no client, no da
 
 1. :func:`depth_first` orders the tasks so that values are used soon after they are made. Values
    that exist are cut in this order into as many runs as their location has partitions.
-2. A task goes to the partition with the largest sum, over its inputs, of 1 / (number of tasks that
-   use the input), or of 2 if the input was in memory before. Constants pull no task, nor do values
-   that are used by `MANY` tasks and by more than a partition has sources: such a value is for all,
-   like a mean. Among equal partitions the task takes the one in which its level is lowest.
+2. A task goes to the partition with the largest sum, over its inputs, of what would have to cross:
+   size / (number of tasks that need the input and something else), or 2 if the input was in memory
+   before. A task that needs nothing else goes where its input is. Sizes are those of one chunk, as
+   far as the graph shows: where several tasks use a value, each of them takes a share of it (a
+   slice at its edge, for instance), and only an alias all of it. Constants pull no task, nor do
+   values of single tasks, nor those that are used by `MANY` tasks and by more than a partition has
+   sources: such a value is for all, like a mean. Among equal partitions the task takes the one in
+   which its level is lowest.
 3. A task that nothing pulls is a root. Those of one depth are cut into equal runs, as many as there
    are partitions; a root whose first user needs no other root, but a value that is placed already,
    joins that one as long as its partition has fewer roots than its share.
@@ -33,8 +37,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Any, Final
+from itertools import accumulate, chain
+from typing import Final
 
 from dask.typing import Key
 
@@ -42,6 +46,18 @@ from spliter import InvalidArgumentError
 
 ALONE: Final = -1
 """Partition of tasks that stay single tasks."""
+
+NOWHERE: Final = -2
+"""Partition of values that have none yet, or that are at an unknown place."""
+
+MANY: Final = 16
+"""Tasks from which on a value that they use is for all: it pulls none of them."""
+
+IN_MEMORY: Final = 2.0
+"""Weight of a value that is in memory: it is to stay where it is, whoever else uses it."""
+
+ROUNDING: Final = 1e-9
+"""Sums of fractions that differ by less are equal."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +138,7 @@ class Plan:
 
 
 def plan_clusters(
-    dependencies: Mapping[Key, Sequence[Key]],
+    dependencies: Mapping[Key, Collection[Key]],
     wanted: Collection[Key],
     partitions: Sequence[int],
     *,
@@ -130,13 +146,14 @@ def plan_clusters(
     constants: Collection[Key] = (),
     floating: Collection[Key] = (),
     alone: Collection[Key] = (),
+    aliases: Collection[Key] = (),
 ) -> Plan:
     """Group the tasks of a graph into clusters.
 
     Parameters
     ----------
-    dependencies : mapping of hashable to sequence of hashable
-        The keys that each task needs. A key that is no task is a value that exists.
+    dependencies : mapping of hashable to collection of hashable
+        The keys that each task needs, in any order. A key that is no task is a value that exists.
     wanted : collection of hashable
         Keys of tasks whose values are wanted.
     partitions : sequence of int
@@ -150,6 +167,8 @@ def plan_clusters(
         Small constants: they are copied to every cluster that uses them.
     alone : collection of hashable
         Tasks that stay single tasks.
+    aliases : collection of hashable
+        Tasks that return what they need.
 
     Returns
     -------
@@ -172,99 +191,123 @@ def plan_clusters(
     """
     if sum(partitions) < 1:
         raise InvalidArgumentError(f"there must be at least one partition, got {partitions!r}")
-    constants, floating, alone = frozenset(constants), frozenset(floating), frozenset(alone)
-    order = depth_first(dependencies, wanted)
-    placed = _place(order, dependencies, partitions, held or {})
-    moving = {
-        key: [each for each in dependencies[key] if each not in floating]
-        for key in order
-        if key not in floating
-    }
-    partition = _assign(moving, sum(partitions), placed, constants, alone)
-    level = _levels(moving, partition)
-    places = {key: (partition[key], level[key]) for key in moving}
-    return _group(order, dependencies, wanted, places, floating, alone)
+    graph = _Graph(dependencies, frozenset(floating))
+    order = depth_first(graph.needs, graph.numbers(wanted))
+    at_location = {graph.number[key]: at for key, at in (held or {}).items() if key in graph.number}
+    places = _place(graph, order, partitions, at_location)
+    values, single, whole = ({*graph.numbers(keys)} for keys in (constants, alone, aliases))
+    _assign(graph.needs, order, sum(partitions), places, values, single, whole)
+    levels = _levels(graph.needs, order, places)
+    return _group(graph, order, wanted, places, levels)
+
+
+class _Graph:
+    """Numbers for the tasks of a graph and for existing values: lists of them are fast.
+
+    Attributes
+    ----------
+    keys : list of hashable
+        Keys of the tasks, then of the existing values.
+    number : dict
+        Number of each key.
+    needs : list of list of int
+        What each task needs, in the order of `keys`, without floating tasks.
+    copied : dict
+        Keys of the floating tasks that a task needs.
+    """
+
+    def __init__(
+        self, dependencies: Mapping[Key, Collection[Key]], floating: frozenset[Key]
+    ) -> None:
+        existing = set(chain.from_iterable(dependencies.values())).difference(dependencies)
+        self.keys = [*dependencies, *sorted(existing, key=str)]
+        self.number = number = {key: at for at, key in enumerate(self.keys)}
+        self.needs: list[list[int]] = []
+        self.copied: dict[int, list[Key]] = {}
+        for at, needed in enumerate(dependencies.values()):
+            numbers = [number[key] for key in needed]
+            numbers.sort()
+            if not floating.isdisjoint(needed):
+                self.copied[at] = [self.keys[n] for n in numbers if self.keys[n] in floating]
+                numbers = [n for n in numbers if self.keys[n] not in floating]
+            self.needs.append(numbers)
+
+    def numbers(self, keys: Collection[Key]) -> list[int]:
+        """Return the numbers of those keys that are in the graph."""
+        return [self.number[key] for key in keys if key in self.number]
 
 
 def _place(
-    order: Sequence[Key],
-    dependencies: Mapping[Key, Sequence[Key]],
-    partitions: Sequence[int],
-    held: Mapping[Key, int],
-) -> dict[Key, int]:
-    """Return the partition of each existing value."""
-    at_location: list[dict[Key, None]] = [{} for _ in partitions]
-    for key in order:
-        for needed in dependencies[key]:
-            if needed in held and needed not in dependencies:
+    graph: _Graph, order: Sequence[int], partitions: Sequence[int], held: Mapping[int, int]
+) -> list[int]:
+    """Return the partitions of values: so far of those that exist, in the order of their use."""
+    at_location: list[dict[int, None]] = [{} for _ in partitions]
+    for task in order if held else ():
+        for needed in graph.needs[task]:
+            if needed in held:
                 at_location[held[needed]][needed] = None
+    places = [NOWHERE] * len(graph.keys)
     first = [0, *accumulate(partitions)]
-    return {
-        key: first[location] + at * partitions[location] // len(keys)
-        for location, keys in enumerate(at_location)
-        for at, key in enumerate(keys)
-    }
+    for location, values in enumerate(at_location):
+        for at, value in enumerate(values):
+            places[value] = first[location] + at * partitions[location] // len(values)
+    return places
 
 
 def _assign(
-    dependencies: Mapping[Key, Sequence[Key]],
+    needs: Sequence[Sequence[int]],
+    order: Sequence[int],
     partitions: int,
-    placed: Mapping[Key, int],
-    constants: frozenset[Key],
-    alone: frozenset[Key],
-) -> dict[Key, int]:
-    """Return the partition of each task, given the tasks in depth-first order."""
-    depth: dict[Key, int] = {}
-    for key, needs in dependencies.items():
-        made = [depth[each] for each in needs if each in depth]
-        if key not in constants:
-            depth[key] = 1 + max(made, default=-1)
-    users = Counter(
-        needed
-        for needs in dependencies.values()
-        for needed in needs
-        if needed in dependencies or needed in placed
-    )
-    sources = len(placed) + sum(at == 0 for at in depth.values())
+    places: list[int],
+    constants: Collection[int],
+    alone: Collection[int],
+    aliases: Collection[int],
+) -> None:
+    """Set the partition of each task."""
+    depth = [-1] * len(places)
+    users = [0] * len(places)
+    for task in order:
+        deepest = -1
+        for needed in needs[task]:
+            users[needed] += 1
+            deepest = max(deepest, depth[needed])
+        if task not in constants:
+            depth[task] = deepest + 1
+    held = len(places) - places.count(NOWHERE)
+    sources = held + sum(depth[task] == 0 for task in order)
     many = max(MANY, sources / partitions)
-    weight = {
-        key: 0.0
-        if key in constants or number >= many
-        else (IN_MEMORY if key in placed else 1 / number)
-        for key, number in users.items()
-    }
-    run = _runs(dependencies, depth, partitions, weight, alone)
+    weight = _weights(needs, order, users, many, aliases)
+    for value in range(len(needs), len(places)):
+        weight[value] = IN_MEMORY if places[value] != NOWHERE and users[value] < many else 0.0
+    for value in (*constants, *alone):
+        weight[value] = 0.0
+    run = _runs(needs, order, depth, partitions, weight, alone)
     room = Counter(run.values())
-    places: dict[Key, int] = dict(placed)
-    level = dict.fromkeys(placed, 0)
+    level = [0] * len(places)
 
-    def level_at(key: Key, at: int) -> int:
-        made = [each for each in dependencies[key] if each in level]
-        return max((level[each] + (places[each] != at) for each in made), default=0)
+    def level_at(task: int, at: int) -> int:
+        made = [n for n in needs[task] if places[n] != NOWHERE]
+        return max([level[n] + (places[n] != at) for n in made], default=0)
 
-    def place(key: Key, at: int) -> None:
-        for needed in dependencies[key]:
-            if needed in constants and needed not in places:
-                places[needed], level[needed] = max(at, 0), 0
-        places[key], level[key] = at, level_at(key, at)
+    def place(task: int, at: int) -> None:
+        for needed in needs[task]:
+            if places[needed] == NOWHERE and needed in constants:
+                places[needed] = max(at, 0)
+        places[task], level[task] = at, level_at(task, at)
 
-    for key, needs in dependencies.items():
-        if key in constants:
-            if key not in users:
-                place(key, 0)
-            continue  # until a task uses it
-        if key in run:
-            if not weight.get(key):
-                place(key, run[key])
+    for task in order:
+        if task in constants or task in run:
+            if not weight[task] and places[task] == NOWHERE and (task in run or not users[task]):
+                place(task, run.get(task, 0))
             continue  # until a task uses it
         pull: dict[int, float] = {}
         waiting = []
-        for needed in needs:
-            if needed in run and needed not in places:
-                waiting.append(needed)
-            elif needed in places and places[needed] != ALONE:
-                at = places[needed]
+        for needed in needs[task]:
+            at = places[needed]
+            if at >= 0:
                 pull[at] = pull.get(at, 0.0) + weight[needed]
+            elif at == NOWHERE and needed in run:
+                waiting.append(needed)
         joined = max(pull, key=pull.__getitem__, default=ALONE)
         for needed in waiting:
             at = run[needed]
@@ -273,142 +316,165 @@ def _assign(
             room[at] -= 1
             place(needed, at)
             pull[at] = pull.get(at, 0.0) + weight[needed]
-        most = max(pull.values(), default=0.0)
-        best = [at for at, each in pull.items() if each >= most - ROUNDING] or [0]
-        place(key, ALONE if key in alone else min(best, key=lambda at: level_at(key, at)))
-    return places
+        most = max(pull.values(), default=0.0) - ROUNDING
+        best = [at for at, each in pull.items() if each >= most] or [0]
+        place(task, ALONE if task in alone else min(best, key=lambda at: level_at(task, at)))
+
+
+def _weights(
+    needs: Sequence[Sequence[int]],
+    order: Sequence[int],
+    users: Sequence[int],
+    many: float,
+    aliases: Collection[int],
+) -> list[float]:
+    """Return how much each value pulls a task that needs it: what would have to cross for it."""
+    size = [1.0] * len(users)
+    joining = [0] * len(users)  # users that need something else as well
+    for task in order:
+        needed = needs[task]
+        if needed:
+            shares = sum([size[each] / users[each] for each in needed])
+            size[task] = size[needed[0]] if task in aliases else min(1.0, shares)
+        if len(needed) > 1:
+            for each in needed:
+                joining[each] += 1
+    return [
+        one / (others or 1) if 0 < number < many else 0.0
+        for one, others, number in zip(size, joining, users, strict=True)
+    ]
 
 
 def _runs(
-    dependencies: Mapping[Key, Sequence[Key]],
-    depth: Mapping[Key, int],
+    needs: Sequence[Sequence[int]],
+    order: Sequence[int],
+    depth: Sequence[int],
     partitions: int,
-    weight: Mapping[Key, float],
-    alone: frozenset[Key],
-) -> dict[Key, int]:
+    weight: Sequence[float],
+    alone: Collection[int],
+) -> dict[int, int]:
     """Return the partitions of tasks that no input pulls: those of one depth in equal runs."""
-    by_depth: dict[int, list[Key]] = {}
-    for key, at in depth.items():
-        if key not in alone and not any(weight.get(each) for each in dependencies[key]):
-            by_depth.setdefault(at, []).append(key)
+    by_depth: dict[int, list[int]] = {}
+    for task in order:
+        if depth[task] >= 0 and task not in alone and not any(weight[n] for n in needs[task]):
+            by_depth.setdefault(depth[task], []).append(task)
     return {
-        key: at * partitions // len(keys)
-        for keys in by_depth.values()
-        for at, key in enumerate(keys)
+        task: at * partitions // len(tasks)
+        for tasks in by_depth.values()
+        for at, task in enumerate(tasks)
     }
 
 
 def _levels(
-    dependencies: Mapping[Key, Sequence[Key]], partition: Mapping[Key, int]
-) -> dict[Key, int]:
+    needs: Sequence[Sequence[int]], order: Sequence[int], places: Sequence[int]
+) -> list[int]:
     """Return the level of each task."""
-    user: dict[Key, Key] = {}
-    several: set[Key] = set()  # users
-    common: set[Key] = set()  # users in several partitions
-    for key, needs in dependencies.items():
-        for needed in needs:
-            other = user.setdefault(needed, key)
-            if other != key:
-                several.add(needed)
-                if partition[other] != partition[key]:
-                    common.add(needed)
-    leaving = common | {
-        needed
-        for needed, other in user.items()
-        if partition.get(needed) != partition[other] or partition[other] == ALONE
-    }
-    level: dict[Key, int] = {}
-    for key, needs in dependencies.items():
-        level[key] = max((level[n] + (n in leaving) for n in needs if n in level), default=0)
-    for key in reversed([*dependencies]):
+    user = [NOWHERE] * len(places)  # the first task that uses a value
+    several = bytearray(len(places))  # whether others do
+    common = bytearray(len(places))  # whether tasks of several partitions do
+    leaving = bytearray(len(places))  # whether a task of another partition does
+    for task in order:
+        at = places[task]
+        for needed in needs[task]:
+            first = user[needed]
+            if first == NOWHERE:
+                user[needed] = task
+            else:
+                several[needed] = 1
+                common[needed] |= places[first] != at
+            leaving[needed] |= places[needed] != at or at == ALONE
+    for value, is_common in enumerate(common):
+        leaving[value] |= is_common
+    level = [0] * len(places)
+    for task in order:
+        level[task] = max([level[n] + leaving[n] for n in needs[task] if n < len(needs)], default=0)
+    for task in reversed(order):
         # Not earlier than needed, if the only user waits for nothing but values for all.
-        fused = key in user and key not in several and key not in leaving
-        if fused and all(n == key or n in common for n in dependencies[user[key]]):
-            level[key] = level[user[key]]
+        alone = several[task] or leaving[task] or user[task] == NOWHERE
+        if not alone and all(n == task or common[n] for n in needs[user[task]]):
+            level[task] = level[user[task]]
     return level
 
 
 def _group(
-    order: Sequence[Key],
-    dependencies: Mapping[Key, Sequence[Key]],
+    graph: _Graph,
+    order: Sequence[int],
     wanted: Collection[Key],
-    places: Mapping[Key, tuple[int, int]],
-    floating: frozenset[Key],
-    alone: frozenset[Key],
+    places: Sequence[int],
+    levels: Sequence[int],
 ) -> Plan:
     """Make the clusters, and what travels between them."""
-    clusters: dict[Any, Cluster] = {}
-    of: dict[Key, Any] = {}
-    for key in order:
-        if key not in floating:
-            at = of[key] = (ALONE, key) if key in alone else places[key]
-            clusters.setdefault(at, Cluster(*places[key]))
-    # Keys by consumer, for each cluster; single tasks get each value under its own key.
-    sent: dict[Any, dict[Any, dict[Key, None]]] = {at: {} for at in clusters}
-    singles: dict[Any, dict[Key, None]] = {at: {} for at in clusters}
-    direct: dict[Any, dict[Key, None]] = {at: {} for at in clusters}
-    copied: dict[Any, dict[Key, None]] = {at: {} for at in clusters}
-    for key in order:
-        if key in floating:
-            continue
-        at = of[key]
-        for needed in dependencies[key]:
-            if needed in floating:
-                if needed not in copied[at]:
-                    copied[at][needed] = None
-                    clusters[at].keys.append(needed)
-            elif (there := of.get(needed)) is None or needed in alone:
-                direct[at][needed] = None
-            elif there == at:
+    keys, number = graph.keys, graph.number
+    clusters: list[Cluster] = []
+    index: dict[tuple[int, int], int] = {}
+    of = [NOWHERE] * len(keys)
+    for task in order:
+        name = places[task], levels[task] if places[task] != ALONE else -task
+        of[task] = index.setdefault(name, len(clusters))
+        if of[task] == len(clusters):
+            clusters.append(Cluster(places[task], levels[task]))
+    # Values by consumer, for each cluster; single tasks get each value under its own key.
+    sent: list[dict[int, dict[int, None]]] = [{} for _ in clusters]
+    singles: list[dict[int, None]] = [{} for _ in clusters]
+    direct: list[dict[int, None]] = [{} for _ in clusters]
+    copied: list[set[Key]] = [set() for _ in clusters]
+    for task in order:
+        here = of[task]
+        for key in graph.copied.get(task, ()):
+            if key not in copied[here]:
+                copied[here].add(key)
+                clusters[here].keys.append(key)
+        for needed in graph.needs[task]:
+            there = of[needed]
+            if there == here:
                 pass
-            elif key in alone:
+            elif there == NOWHERE or places[needed] == ALONE:
+                direct[here][needed] = None
+            elif places[task] == ALONE:
                 singles[there][needed] = None
             else:
-                sent[there].setdefault(at, {})[needed] = None
-        clusters[at].keys.append(key)
-    for key in wanted:
-        if key in of and key not in alone:
-            sent[of[key]].setdefault(WANTED, {})[key] = None
-    ordered = sorted(clusters.items(), key=lambda item: (item[1].level, item[1].partition))
-    number = {at: index for index, (at, _) in enumerate(ordered)}
+                sent[there].setdefault(here, {})[needed] = None
+        clusters[here].keys.append(keys[task])
+    made = [key for key in wanted if key in number and of[number[key]] != NOWHERE]
+    for key in made:
+        if places[number[key]] != ALONE:
+            sent[of[number[key]]].setdefault(WANTED, {})[number[key]] = None
+    ranked = sorted(
+        range(len(clusters)), key=lambda at: (clusters[at].level, clusters[at].partition)
+    )
     results: list[Output] = []
-    for at, cluster in ordered:
-        cluster.direct, cluster.singles = [*direct[at]], [*singles[at]]
-        outputs: dict[tuple[Key, ...], Output] = {}
-        for consumer, keys in sent[at].items():
-            output = outputs.setdefault((*keys,), Output(number[at], (*keys,)))
-            (results if consumer is WANTED else clusters[consumer].inputs).append(output)
+    for rank, at in enumerate(ranked):
+        cluster = clusters[at]
+        cluster.direct = [keys[value] for value in direct[at]]
+        cluster.singles = [keys[value] for value in singles[at]]
+        outputs: dict[tuple[int, ...], Output] = {}
+        for consumer, values in sent[at].items():
+            output = outputs.setdefault(
+                (*values,), Output(rank, tuple(keys[value] for value in values))
+            )
+            (results if consumer == WANTED else clusters[consumer].inputs).append(output)
         cluster.outputs = [*outputs.values()]
-    direct_results = [key for key in wanted if key in of and key in alone]
-    return Plan([cluster for _, cluster in ordered], results, direct_results)
+    direct_results = [key for key in made if places[number[key]] == ALONE]
+    return Plan([clusters[at] for at in ranked], results, direct_results)
 
 
-WANTED: Final = object()
+WANTED: Final = -1
 """Consumer of wanted values."""
 
-MANY: Final = 16
-"""Tasks from which on a value that they use is for all: it pulls none of them."""
 
-IN_MEMORY: Final = 2.0
-"""Weight of a value that is in memory: it is to stay where it is, whoever else uses it."""
-
-ROUNDING: Final = 1e-9
-"""Sums of fractions that differ by less are equal."""
-
-
-def depth_first(dependencies: Mapping[Key, Sequence[Key]], wanted: Collection[Key]) -> list[Key]:
-    """Order the keys that `wanted` needs: each after those that it depends on, as late as possible.
+def depth_first(needs: Sequence[Sequence[int]], wanted: Collection[int]) -> list[int]:
+    """Order the tasks that `wanted` needs: each after those that it needs, as late as possible.
 
     Parameters
     ----------
-    dependencies : mapping of hashable to sequence of hashable
-        The keys that each task needs, in the order in which they are to be made. Keys that are in
-        no task are left out.
-    wanted : collection of hashable
+    needs : sequence of sequence of int
+        What each task needs, in the order in which it is to be made. Numbers that are no task's
+        are left out.
+    wanted : collection of int
 
     Returns
     -------
-    list of hashable
+    list of int
 
     Raises
     ------
@@ -417,30 +483,27 @@ def depth_first(dependencies: Mapping[Key, Sequence[Key]], wanted: Collection[Ke
 
     Examples
     --------
-    >>> depth_first({"a": [], "b": [], "c": ["a"], "d": ["c", "b"]}, ["d"])
-    ['a', 'c', 'b', 'd']
+    >>> depth_first([[], [], [0], [2, 1]], [3])
+    [0, 2, 1, 3]
     """
-    order: list[Key] = []
-    finished: set[Key] = set()
-    started: set[Key] = set()
+    order: list[int] = []
+    state = bytearray(len(needs))  # 1: its needs are on the stack, 2: in `order`
     for first in wanted:
         stack = [first]
         while stack:
-            key = stack[-1]
-            if key in finished or key not in dependencies:
+            task = stack[-1]
+            if state[task]:
                 stack.pop()
+                if state[task] == 1:
+                    state[task] = 2
+                    order.append(task)
                 continue
-            if key in started:
-                stack.pop()
-                finished.add(key)
-                order.append(key)
-                continue
-            started.add(key)
-            for needed in reversed(dependencies[key]):
-                if needed in dependencies and needed not in finished:
-                    if needed in started:  # and not finished: it waits for `key`
+            state[task] = 1
+            for needed in reversed(needs[task]):
+                if needed < len(needs) and state[needed] < 2:
+                    if state[needed]:
                         raise InvalidArgumentError(
-                            f"the tasks {needed!r} and {key!r} need each other; a graph must not "
+                            f"tasks number {needed} and {task} need each other; a graph must not "
                             "have circles"
                         )
                     stack.append(needed)

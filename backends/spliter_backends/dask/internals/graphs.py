@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from operator import getitem
 from typing import Any
@@ -60,28 +60,40 @@ def final_expression(collections: Sequence[Any]) -> Any:
     return FinalizeCompute(collections_to_expr(collections, True)).optimize()
 
 
-def ordered_dependencies(tasks: Mapping[Key, Any]) -> dict[Key, list[Key]]:
-    """Return the keys that each task needs, in the order of the graph (Dask has them in sets)."""
-    number = {key: at for at, key in enumerate(tasks)}
-
-    def place(key: Key) -> tuple[int, str]:
-        at = number.get(key)
-        return (-1, str(key)) if at is None else (at, "")
-
-    return {
-        key: sorted(node.dependencies, key=place)
-        if len(node.dependencies) > 1
-        else [*node.dependencies]
-        for key, node in tasks.items()
-    }
-
-
-def constant_size(node: Any) -> int:
-    """Return the bytes of a task that is a value, or -1."""
+def constant_sizes(tasks: Mapping[Key, Any]) -> dict[Key, int]:
+    """Return the bytes of those tasks that are values."""
     from dask._task_spec import DataNode
     from dask.sizeof import sizeof
 
-    return sizeof(node.value) if isinstance(node, DataNode) else -1
+    return {key: sizeof(node.value) for key, node in tasks.items() if type(node) is DataNode}
+
+
+def aliases(tasks: Mapping[Key, Any]) -> set[Key]:
+    """Return the tasks that are other names of values."""
+    from dask._task_spec import Alias
+
+    return {key for key, node in tasks.items() if type(node) is Alias}
+
+
+def separated(tasks: Mapping[Key, Any], alone: Collection[Key]) -> dict[Key, Any]:
+    """Make tasks of those inside of others that need one value: they can run where it is.
+
+    A cumulative sum, for instance, adds the last item of each chunk: only the item is to cross.
+    """
+    from dask._task_spec import Task, TaskRef
+
+    found: dict[Key, Any] = dict(tasks)
+    for key, node in tasks.items():
+        if len(node.dependencies) < 2 or type(node) is not Task or key in alone:
+            continue
+        arguments = [*node.args]
+        for at, argument in enumerate(node.args):
+            if type(argument) is Task and len(argument.dependencies) == 1:
+                inner: Key = ("argument", at, key)
+                found[inner] = argument.substitute({}, key=inner)
+                arguments[at] = TaskRef(inner)
+                found[key] = Task(key, node.func, *arguments, **node.kwargs)
+    return found
 
 
 def special(tasks: Mapping[Key, Any]) -> set[Key]:
@@ -90,17 +102,19 @@ def special(tasks: Mapping[Key, Any]) -> set[Key]:
     A P2P shuffle is a barrier, the tasks that it needs (which send) and those that need it (which
     receive): Dask's scheduler places each of them.
     """
+    coroutines: dict[int, bool] = {}  # by function: many tasks have few
+    found = set()
+    for key, node in tasks.items():
+        function = id(getattr(node, "func", None))
+        if function not in coroutines:
+            coroutines[function] = node.is_coro
+        if coroutines[function]:
+            found.add(key)
     barriers = {key for key, node in tasks.items() if node.block_fusion}
-    senders = {needed for key in barriers for needed in tasks[key].dependencies}
-    return (
-        barriers
-        | senders
-        | {
-            key
-            for key, node in tasks.items()
-            if node.is_coro or (barriers and not barriers.isdisjoint(node.dependencies))
-        }
-    )
+    found.update(barriers, *(tasks[key].dependencies for key in barriers))
+    if barriers:
+        found.update(key for key, node in tasks.items() if barriers & node.dependencies)
+    return found
 
 
 def new_task(key: Key, function: Any, arguments: Sequence[Key]) -> Any:
