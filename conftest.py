@@ -35,4 +35,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Import nothing of what is left out anyway."""
     from tests.conftest import leaves_out
 
+    if not collection_path.is_relative_to(config.rootpath):  # tests of another package
+        return None
     return leaves_out(config, collection_path.relative_to(config.rootpath).parts) or None

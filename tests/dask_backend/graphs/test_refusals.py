@@ -113,6 +113,23 @@ def test_errors_of_tasks_are_the_users_own(client: Client) -> None:
     assert any(entry.name == "fail" for entry in caught.traceback)
 
 
+class NoNotesError(Exception):
+    """Refuses what is added to it, as frozen dataclasses do."""
+
+    def add_note(self, note: str) -> None:
+        raise TypeError("no notes")
+
+
+def fail_without_notes(block: Any) -> Any:
+    raise NoNotesError("the user's own")
+
+
+def test_errors_that_refuse_notes_are_the_users_own(client: Client) -> None:
+    lazy = array().map_blocks(fail_without_notes, dtype=float).sum()
+    with pytest.raises(NoNotesError, match="the user's own"):
+        lazy.compute(scheduler=partitioned(client))
+
+
 def slowly_or_fail(block: Any, file: str, block_id: tuple[int, ...] = ()) -> Any:
     """Take a while; the first of all blocks fails once another one has been counted."""
     if block_id[0] == 0:

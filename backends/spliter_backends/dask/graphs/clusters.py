@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -75,7 +76,8 @@ class ClusterTask:
             try:
                 values[node.key] = node({key: values[key] for key in node.dependencies})
             except Exception as error:
-                error.add_note(f"raised by the Dask task {node.key!r}, which ran in a cluster")
+                with contextlib.suppress(Exception):  # errors of some classes refuse notes
+                    error.add_note(f"raised by the Dask task {node.key!r}, which ran in a cluster")
                 raise
             for key in last:
                 del values[key]
