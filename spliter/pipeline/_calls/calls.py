@@ -10,14 +10,13 @@ A value holds the call that makes it, and a call holds its inputs::
 from __future__ import annotations
 
 import itertools
-import operator
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from spliter.pipeline._calls.metas import ArrayMeta, FrameMeta, Meta, meta_of
+from spliter.pipeline._calls.metas import Meta, meta_of, plain_array
 from spliter.pipeline._calls.sites import Site
 from spliter.pipeline._calls.split_types import SplitType
 
@@ -38,8 +37,6 @@ class Typing(NamedTuple):
         Called with the pieces in place of the function, with the same other arguments.
     is_checked : bool
         Whether the annotation is a user's, so that the lengths of results must be checked.
-    is_light : bool
-        Whether the result takes longer to collect than to make of the whole frame, if there.
     """
 
     inputs: tuple[SplitType, ...]
@@ -47,7 +44,6 @@ class Typing(NamedTuple):
     length: int | None
     fn: Callable[..., Any] | None = None
     is_checked: bool = False
-    is_light: bool = False
 
     def agrees_with(self, known: tuple[SplitType | None, ...]) -> bool:
         """Return whether it cuts the inputs as they are cut already, where they are."""
@@ -56,27 +52,25 @@ class Typing(NamedTuple):
 
 
 class UnforeseenResultError(Exception):
-    """Nothing is known of a result before the call runs; it may raise an error."""
+    """The results of a call do not follow from what is known of its arguments; run it plainly."""
 
 
 class Annotation(Protocol):
     """How a function may be cut."""
-
-    is_users: bool
-    """Whether the function may be any of the user's, which may raise any error."""
 
     scratch: bool
     """Whether the function neither keeps its inputs nor returns views of them, so that their memory
     can be reused for the next batch."""
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return the ways to cut a call, the best one first.
+        """Return the ways to cut a call, the best one first; none if it runs on whole values.
 
         Parameters
         ----------
         call : Call
+            Inputs that are not known have data, or else a meta.
         known : tuple of SplitType or None
-            Types of the inputs that the same stage has cut already.
+            Types of the inputs that the same stage makes.
         """
         ...
 
@@ -98,7 +92,7 @@ _CALLED: Final = frozenset({"call", "log"})
 class Node:
     """A value: an array or another object, or the result of a pending call."""
 
-    __slots__ = ("__weakref__", "before", "call", "data", "lazy", "meta", "type")
+    __slots__ = ("__weakref__", "call", "data", "lazy", "meta", "type")
 
     def __init__(self, data: Any, call: Call | None, meta: Meta) -> None:
         self.data = data
@@ -106,8 +100,6 @@ class Node:
         self.meta = meta
         self.lazy: weakref.ref[Any] | None = None
         """The lazy value that the program sees; dead if the program has dropped it."""
-        self.before: Node | None = None
-        """The value that the program has changed to this one, as long as that can be undone."""
         self.type: SplitType | None = None
         """Of an argument of an annotated function: its type, which knows the bytes of a value."""
 
@@ -115,11 +107,6 @@ class Node:
     def is_held(self) -> bool:
         """Whether the program still holds the value."""
         return self.lazy is not None and self.lazy() is not None
-
-    @property
-    def is_there(self) -> bool:
-        """Whether it has been computed, or will be."""
-        return self.data is not None or (self.call is not None and not self.call.has_run)
 
     @property
     def is_pending(self) -> bool:
@@ -131,6 +118,12 @@ class Node:
         self.data = data
         self.meta = meta_of(data)
         self.call = None
+
+
+def source(data: Any) -> Node:
+    """Return a node for an object that exists."""
+    data = plain_array(data)
+    return Node(data, None, meta_of(data))
 
 
 class Call:
@@ -145,14 +138,12 @@ class Call:
     annotation : Annotation
         How it may be cut.
     writes : tuple of Node
-        Inputs whose arrays it changes in place.
-    into : Node or None
-        Of a ufunc: the array, or the earlier version of a value, whose dtype the result takes.
+        Inputs that it changes in place; they exist.
     """
 
     __slots__ = (
-        "annotation", "args", "errcall", "errstate", "first", "fn", "has_run", "inputs",
-        "into", "kwargs", "number", "outputs", "runs", "site", "writes",
+        "annotation", "args", "errcall", "errstate", "fn", "inputs", "kwargs", "number", "outputs",
+        "site", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -162,26 +153,19 @@ class Call:
         kwargs: dict[str, Any],
         annotation: Annotation,
         writes: tuple[Node, ...] = (),
-        into: Node | None = None,
     ) -> None:
         self.fn = fn
         self.args = args
         self.kwargs = kwargs
         self.annotation = annotation
         self.writes = writes
-        self.into = into
-        values = (*args, *kwargs.values(), into) if kwargs or into else args
+        values = (*args, *kwargs.values()) if kwargs else args
         self.inputs = tuple([value for value in values if isinstance(value, Node)])
         self.number = next(NUMBERS)
         self.site = Site.of_caller()
         self.errstate = np.geterr()
         self.errcall: Any = None if _CALLED.isdisjoint(self.errstate.values()) else np.geterrcall()
-        self.has_run = False
-        self.runs = 0
-        """How often it has run for numbers, whose calls run alone."""
         self.outputs: tuple[weakref.ref[Node], ...] = ()
-        self.first: tuple[Any, ...] | None = None
-        """Results for the first row, if they have a row."""
 
     @property
     def name(self) -> str:
@@ -192,46 +176,6 @@ class Call:
     def place(self) -> str:
         """Name of the function, and the line of the call."""
         return f"{self.name} ({self.site})"
-
-    @property
-    def keys(self) -> tuple[int | str, ...]:
-        """Position or name of each argument among its inputs."""
-        given: tuple[tuple[Any, Any], ...] = (*enumerate(self.args), *self.kwargs.items())
-        return tuple([key for key, value in given if isinstance(value, Node)])
-
-    @property
-    def changes(self) -> bool:
-        """Whether it changes an array, or makes a value what another one was before."""
-        return bool(self.writes) or any(node.before for _, node in self.live_outputs())
-
-    @property
-    def may_raise(self) -> bool:
-        """Whether errors are expected: of floating point, of lengths, or of extremes of no rows."""
-        if "raise" in self.errstate.values() or self._raises_to_integers:
-            return True
-        unknown = [node for node in self.inputs if _is_unknown(node)]
-        if not unknown or len({*unknown}) > 1:
-            return bool(unknown)
-        return not all(_is_unknown(node) for _, node in self.live_outputs())
-
-    @property
-    def _raises_to_integers(self) -> bool:
-        """Whether it raises integers to integers, which must not be negative."""
-        if self.fn not in (np.power, operator.pow) or not isinstance(self.args[1], Node):
-            return False
-        metas = [each.meta if isinstance(each, Node) else meta_of(each) for each in self.args[:2]]
-        kinds = [each.dtype.kind if isinstance(each, ArrayMeta) else "i" for each in metas]
-        return kinds[0] in "iub" and kinds[1] == "i"
-
-    @property
-    def may_fail(self) -> bool:
-        """Whether errors are expected, or the function is the user's; of none that changes arrays.
-
-        Calls of C functions that change one array after the other would each be a stage. Of frames,
-        conversions raise errors, and missing values make other dtypes.
-        """
-        is_any = self.annotation.is_users or FrameMeta in [type(each.meta) for each in self.inputs]
-        return self.may_raise or (is_any and not self.writes)
 
     def make_outputs(self, metas: Iterable[Meta]) -> tuple[Node, ...]:
         """Return new nodes for its results."""
@@ -249,13 +193,9 @@ class Call:
 
     def filled(self, value_of: Callable[[Node], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return its arguments with a value in place of each node."""
-        args = tuple(value_of(each) if isinstance(each, Node) else each for each in self.args)
+        args = tuple([value_of(each) if isinstance(each, Node) else each for each in self.args])
         kwargs = {
             name: value_of(each) if isinstance(each, Node) else each
             for name, each in self.kwargs.items()
         }
         return args, kwargs
-
-
-def _is_unknown(node: Node) -> bool:
-    return isinstance(node.meta, ArrayMeta) and not node.meta.is_known

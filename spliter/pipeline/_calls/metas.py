@@ -1,9 +1,8 @@
-"""What is known of values before they exist: shape and dtype of arrays, a frame without rows."""
+"""What is known of arrays before they exist, and which values count as arrays."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -24,7 +23,7 @@ class ArrayMeta(NamedTuple):
     dtype : dtype
         Of the elements.
     exact : bool
-        Whether the library itself guarantees both, so that results can be written into an array
+        Whether NumPy itself guarantees both, so that results can be written into an array that is
         allocated before the call.
     """
 
@@ -49,50 +48,35 @@ class ArrayMeta(NamedTuple):
         return np.ones(rows if self.shape else (), self.dtype)[()]
 
 
-@dataclass(frozen=True, slots=True)
-class FrameMeta:
-    """Type of a frame that need not exist yet.
-
-    Parameters
-    ----------
-    empty : DataFrame, Series or Index
-        One without rows.
-    length : int or None
-        Number of rows, if known.
-    index : object
-        Labels of the rows, or what stands for them: the same object for the same labels.
-    exact : bool
-        Whether the dtypes are those of the rows, whatever their values.
-    """
-
-    empty: Any
-    length: int | None
-    index: Any = field(default_factory=object)
-    exact: bool = True
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the number of rows is known."""
-        return self.length is not None
-
-
-Meta: TypeAlias = ArrayMeta | FrameMeta | None
+Meta: TypeAlias = ArrayMeta | None
 """What is known of a value before evaluation; ``None``: nothing."""
 
 
 def meta_of(value: Any) -> Meta:
-    """Return the meta of a value that exists.
+    """Return the meta of a value that exists; ``None`` if it is neither an array nor a number.
 
     Parameters
     ----------
     value : object
-        Anything; arrays, not of subclasses, and frames have a meta.
+        Of arrays, those of subclasses have none.
     """
     if type(value) is np.ndarray or isinstance(value, np.generic):
         return ArrayMeta(value.shape, value.dtype)
-    if isinstance(value, float):  # pandas' extreme of no rows
-        return ArrayMeta((), np.dtype(float))
-    if hasattr(type(value), "iloc"):
-        # A view would make pandas copy the frame when it is changed.
-        return FrameMeta(value.iloc[:0].copy(), len(value), value.index)
     return None
+
+
+def plain_array(value: Any) -> Any:
+    """Return the array of a memory map; any other value unchanged."""
+    return value.view(np.ndarray) if type(value) is np.memmap else value
+
+
+def is_array(value: Any) -> TypeGuard[np.ndarray[Any, Any]]:
+    """Return whether a value is an array whose calls can be captured.
+
+    Parameters
+    ----------
+    value : object
+        Masked arrays and other subclasses are not, but memory maps are.
+    """
+    is_plain = type(value) is np.ndarray or type(value) is np.memmap
+    return is_plain and value.ndim > 0 and value.dtype.kind in DTYPES
