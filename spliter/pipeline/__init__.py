@@ -32,6 +32,9 @@ from spliter.pipeline._calls.split_types import (
     mut,
     unknown,
 )
+from spliter.pipeline._capture.annotated import splittable
+from spliter.pipeline._decorators import lazy, module, pipeline
+from spliter.pipeline._explain import explain
 from spliter.pipeline._options import options
 
 __all__ = [
@@ -42,7 +45,12 @@ __all__ = [
     "Rows",
     "SplitType",
     "broadcast",
+    "explain",
+    "lazy",
+    "module",
     "mut",
     "options",
+    "pipeline",
+    "splittable",
     "unknown",
 ]

@@ -16,16 +16,17 @@ from spliter._errors import InvalidArgumentError
 from spliter._split import Split
 from spliter._task_checks import check_task_function, name_of
 from spliter.pipeline._annotations import functions_of
+from spliter.pipeline._calls.calls import source
 from spliter.pipeline._calls.graph import Graph
+from spliter.pipeline._calls.metas import is_array
 from spliter.pipeline._calls.split_types import share_of
-from spliter.pipeline._functions.splittable import annotated_of, splittable
+from spliter.pipeline._capture import arrays  # noqa: F401 -- registers the classes
+from spliter.pipeline._capture.annotated import annotated_of, capture_annotated, splittable
+from spliter.pipeline._capture.capture import wrap
+from spliter.pipeline._capture.containers import ARGUMENT, settled, wrapped
+from spliter.pipeline._capture.lazy import lazies_in
 from spliter.pipeline._options import CURRENT, plain_nbytes
-from spliter.pipeline._running.evaluate import evaluate_own, raise_kept
-from spliter.pipeline._running.interrupts import is_interrupt
-from spliter.pipeline._values import arrays, frames  # noqa: F401 -- register lazy classes
-from spliter.pipeline._values.capture import wrap
-from spliter.pipeline._values.containers import Containers, drop_lost, wrapped, written_back
-from spliter.pipeline._values.lazy import is_capturable, lazies_in
+from spliter.pipeline._running.evaluate import LocalGraph
 
 
 def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
@@ -38,7 +39,7 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
     Parameters
     ----------
     fn : callable
-        Takes and returns arrays, frames, and tuples, lists and dicts of them; or a function made by
+        Takes and returns arrays, and tuples, lists and dicts of them; or a function made by
         :func:`splittable`.
 
     Returns
@@ -99,35 +100,19 @@ def _run(
     share = _largest_share((args, kwargs))
     if share <= small.share and CURRENT.get().runs_plain(share):
         return fn(*args, **kwargs)
-    graph = Graph(returns=True)
-    containers: Containers = {}
-    result = captured(fn, graph, args, kwargs, containers)
-    try:
-        _finish(graph.root())
-        result = written_back(containers, result)
-    except BaseException:
-        result = None  # the error may refer to it
-        drop_lost(containers)
-        raise
-    if not graph.root().was_planned and share < math.inf:
+    graph = LocalGraph()
+    result = captured(fn, graph, args, kwargs)
+    if graph.error is None:  # the body may have caught it, and return something else
+        graph.evaluate()
+    result = settled(result)
+    if not graph.was_planned and share < math.inf:
         # All values were small: next time, arguments of this size need not be captured.
         small.share = max(small.share, share)
-    graph.root().returns = False  # values that the program still holds change at once
     return result
 
 
-def _finish(graph: Graph) -> None:
-    """Evaluate what is pending, and raise what other threads have not."""
-    evaluate_own(graph)
-    raise_kept(graph)
-
-
 def captured(
-    fn: Callable[..., Any],
-    graph: Graph,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    containers: Containers,
+    fn: Callable[..., Any], graph: Graph, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Run a function on lazy arguments; return what it returns, not evaluated.
 
@@ -137,27 +122,18 @@ def captured(
     graph : Graph
         Of the arguments.
     args, kwargs
-        Plain arguments.
-    containers : Containers
-        To which lists and dicts among the arguments are added.
+        Arguments, of which arrays become lazy, also in lists, tuples and dicts.
     """
+    made: dict[int, Any] = {}
+    lazies = tuple([wrapped(each, graph, made) for each in args])
+    named = {name: wrapped(each, graph, made) for name, each in kwargs.items()}
     annotated = annotated_of(fn)
     try:
         if annotated is not None:
-            return annotated.capture(graph, args, kwargs)
-        lazies = [wrapped(each, graph, containers) for each in args]
-        named = {name: wrapped(each, graph, containers) for name, each in kwargs.items()}
+            return capture_annotated(annotated, graph, lazies, named)
         return fn(*lazies, **named)
     except BaseException as error:
-        graph.root().locks.end()
-        try:
-            # Errors and changes of arrays that came before; Ctrl-C waits for the changes alone.
-            if not is_interrupt(error) or any(call.writes for call in graph.root().pending):
-                evaluate_own(graph.root())
-            written_back(containers, None)
-        except BaseException:
-            drop_lost(containers)
-            raise
+        graph.root().fail(error)
         raise
 
 
@@ -175,24 +151,22 @@ def _largest_share(value: Any, seen: set[int] | None = None) -> float:
         return len(value) / plain_nbytes()
     if value is None or callable(value) or np.isscalar(value):
         return 0
-    return share_of(value) or (0 if is_capturable(value) else math.inf)
+    return share_of(value) or (0 if is_array(value) else math.inf)
 
 
 def lazy(value: Any) -> Any:
-    """Make an array or frame lazy: calls on it are captured, and run when a result is needed.
+    """Make an array lazy: calls on it are captured, and run when a result is needed.
 
     Parameters
     ----------
-    value : ndarray, DataFrame or Series
+    value : ndarray
         Anything else, masked arrays and arrays of objects too, is returned unchanged.
 
     Returns
     -------
     lazy value
         Evaluated by ``float``, ``bool``, ``repr``, iteration, ``numpy.asarray``, pickling, and by
-        calls that are not annotated. Changes in place happen at once, and evaluate what is pending
-        on values that come from the same call of `lazy`; make one lazy value of memory that you
-        change.
+        calls that are not captured. Do not change the array as long as calls on it are pending.
 
     Examples
     --------
@@ -205,8 +179,7 @@ def lazy(value: Any) -> Any:
     >>> y
     array([1., 3., 5., 7.])
     """
-    graph = Graph(returns=False)
-    return wrap(graph.source(value), graph) if is_capturable(value) else value
+    return wrap(source(value), LocalGraph(), ARGUMENT) if is_array(value) else value
 
 
 class AnnotatedModule:

@@ -1,4 +1,4 @@
-"""Options of pipelines: threads, batch size, and the pedantic mode."""
+"""Options of pipelines: threads and batch size."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class Options:
 
     threads: Count = "auto"
     batch: Count = "auto"
-    pedantic: bool = False
 
     @property
     def thread_count(self) -> int:
@@ -66,7 +65,7 @@ CURRENT: Final = contextvars.ContextVar("spliter_pipeline_options", default=Opti
 
 @contextlib.contextmanager
 def options(
-    *, threads: Count | None = None, batch: Count | None = None, pedantic: bool | None = None
+    *, threads: Count | None = None, batch: Count | None = None
 ) -> Iterator[None]:
     """Set options of the pipelines that run inside the ``with`` block.
 
@@ -78,13 +77,11 @@ def options(
     batch : int or "auto", optional
         Items (rows) of a batch. ``"auto"`` chooses as many as fit the level-2 cache, and runs
         the plain calls if all values are small.
-    pedantic : bool, optional
-        Lock sources while calls are pending, refuse empty or unequal pieces, log every call.
 
     Raises
     ------
     InvalidArgumentError
-        If `threads` or `batch` is less than one, or `pedantic` is not a bool.
+        If `threads` or `batch` is less than one.
 
     Notes
     -----
@@ -102,14 +99,11 @@ def options(
     ...     twice_plus_one(np.arange(5))
     array([1, 3, 5, 7, 9])
     """
-    if not isinstance(pedantic, bool | None):
-        raise InvalidArgumentError(f"pedantic is {pedantic!r}; pass True or False")
     now = CURRENT.get()
     token = CURRENT.set(
         Options(
             now.threads if threads is None else _checked("threads", threads),
             now.batch if batch is None else _checked("batch", batch),
-            now.pedantic if pedantic is None else pedantic,
         )
     )
     try:

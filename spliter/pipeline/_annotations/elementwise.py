@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
 
+from spliter._errors import AnnotationError
 from spliter.pipeline._calls.calls import Call, Node, Typing, UnforeseenResultError
 from spliter.pipeline._calls.metas import DTYPES, ArrayMeta, Meta, Shape
-from spliter.pipeline._calls.split_types import SplitType, Unknown, axis, broadcast
+from spliter.pipeline._calls.split_types import Axis, SplitType, Unknown, axis, broadcast
 
 MIN_EXTENT: Final = 64
 """Arrays of several axes are cut along the first axis in memory that has as many items; with fewer,
@@ -50,7 +52,6 @@ class Elementwise:
         Number of the first arguments, which a call must have.
     """
 
-    is_users = False
     scratch = True
 
     def __init__(
@@ -63,8 +64,8 @@ class Elementwise:
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return one typing for each axis of the result."""
         cut = self._cut_inputs(call)
-        if not all(isinstance(node.meta, ArrayMeta) for node in cut):
-            return ()
+        if any(node.meta is None for node in cut):
+            return _of_opaque(call, cut, known)
         tokens = {kind for kind in known if isinstance(kind, Unknown)}
         if tokens:
             return _of_unknown(call, cut, known, tokens)
@@ -82,7 +83,7 @@ class Elementwise:
         """Return the broadcast shape, and the dtype that the function gives for one element."""
         cut = self._cut_inputs(call)
         metas = [node.meta for node in cut]
-        if not all(isinstance(meta, ArrayMeta) for meta in metas):
+        if None in metas:
             return (None,)
         try:
             shape = broadcast_shape(tuple(map(_shape_of, cut)))
@@ -138,24 +139,20 @@ class Ufunc(Elementwise):
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the broadcast shape and the dtypes that the ufunc resolves."""
-        if any(node.meta is None for node in call.inputs):  # in a task, of a block without rows
+        if any(node.meta is None for node in call.inputs):
             return (None,) * cast(np.ufunc, call.fn).nout
         operands = [each.meta if isinstance(each, Node) else dtype_of(each) for each in call.args]
-        others = tuple([each.meta for each in call.kwargs.values() if isinstance(each, Node)])
-        into = None if call.into is None else call.into.meta
         options = call.kwargs.get("casting"), call.kwargs.get("dtype")
         if any(type(each) is int and not 0 <= each < 128 for each in call.args):
             _try_example(call)  # raises, if a dtype cannot hold it
         try:
-            return _metas_of_ufunc(call.fn, tuple(operands), others, into, *options)
+            return _metas_of_ufunc(call.fn, tuple(operands), *options)
         except ValueError:
             if all(cast(ArrayMeta, node.meta).is_known for node in call.inputs):
                 call.fn(*map(stand_in, call.args))  # raises the error of the plain program
             raise
         except TypeError:
             results = _try_example(call)
-            if into is not None:
-                raise
             # Dtypes with parameters, such as dates.
             shape = broadcast_shape(tuple(map(_shape_of, call.inputs)))
             results = results if isinstance(results, tuple) else (results,)
@@ -164,41 +161,8 @@ class Ufunc(Elementwise):
 
 def _try_example(call: Call) -> Any:
     """Run a ufunc on arrays of one element; raises what the plain program raises."""
-    given = {name: value for name, value in call.kwargs.items() if name != "where"}
     with np.errstate(all="ignore"):
-        return call.fn(*map(example_of, call.args), **given)
-
-
-class Assign(Elementwise):
-    """Assignments to elements: the first argument is changed in place."""
-
-    def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return nothing: there is no result."""
-        _check_fit(call)
-        return ()
-
-
-class Assigned(Elementwise):
-    """Assignments to elements of a value that is pending: the result is a changed copy."""
-
-    def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return the meta of the copy."""
-        _check_fit(call)
-        return super().metas(call)
-
-
-def _check_fit(call: Call) -> None:
-    """Raise if a value cannot be assigned to a target, the arguments of a call."""
-    target, shape = map(_shape_of, call.args[:2])
-    try:
-        pairs = [*zip(broadcast_shape((target, shape)), target, strict=True)]
-    except ValueError:
-        fits = False
-    else:
-        fits = all(one == other or None in (one, other) for one, other in pairs)
-    if not fits:
-        shapes = f"{shape} into shape {target}".replace(", ", ",").replace("None", "n")
-        raise ValueError(f"could not broadcast input array from shape {shapes}")
+        return call.fn(*map(example_of, call.args), **call.kwargs)
 
 
 class Astype(Elementwise):
@@ -273,39 +237,20 @@ def meta_by_example(call: Call, shape: Shape) -> ArrayMeta:
     return ArrayMeta(shape, dtype, exact)
 
 
-def _has_room(place: Shape, shape: Shape) -> bool:
-    """Return whether a place has the shape of a result, as far as that is known."""
-    pairs = zip(place, shape, strict=False)
-    return len(place) == len(shape) and all(want in (None, extent) for extent, want in pairs)
-
-
 @functools.lru_cache(CACHED)
 def _metas_of_ufunc(
-    ufunc: np.ufunc,
-    operands: tuple[Any, ...],
-    others: tuple[ArrayMeta, ...],
-    into: ArrayMeta | None,
-    casting: Any,
-    dtype: Any,
+    ufunc: np.ufunc, operands: tuple[Any, ...], casting: Any, dtype: Any
 ) -> tuple[ArrayMeta, ...]:
     """Return the metas of the results of a ufunc, given those or the dtypes of its operands."""
     options: dict[str, Any] = {} if casting is None else {"casting": casting}
     if dtype is not None:
         options["signature"] = (None,) * ufunc.nin + (np.dtype(dtype),) * ufunc.nout
-    given = [getattr(each, "dtype", each) for each in operands[: ufunc.nin]]
-    outs = (into and into.dtype, *(None,) * (ufunc.nout - 1))
-    dtypes = ufunc.resolve_dtypes((*given, *outs), **options)
+    given = [getattr(each, "dtype", each) for each in operands]
+    dtypes = ufunc.resolve_dtypes((*given, *(None,) * ufunc.nout), **options)
     if any(each.kind not in DTYPES for each in dtypes):
         raise UnforeseenResultError  # objects, such as None, may have no such operator
-    arrays = [each for each in (*operands, *others, into) if isinstance(each, ArrayMeta)]
+    arrays = [each for each in operands if isinstance(each, ArrayMeta)]
     shape = broadcast_shape(tuple([each.shape for each in arrays]))
-    if into is not None and not _has_room(into.shape, shape):
-        raise ValueError(
-            f"non-broadcastable output operand with shape {into.shape} doesn't match the "
-            f"broadcast shape {shape}"
-        )
-    if into is not None:
-        return (into,)
     exact = all(each.exact for each in arrays)
     return tuple([ArrayMeta(shape, each, exact) for each in dtypes[ufunc.nin :]])
 
@@ -383,6 +328,59 @@ def _of_unknown(
     yield Typing(tuple(inputs), (token,) * len(call.outputs), None)
 
 
+@dataclass(frozen=True)
+class OfEqualAxes:
+    """An elementwise function of pieces of which nothing was known, which must not broadcast rows.
+
+    Parameters
+    ----------
+    fn : callable
+    cut : tuple of int or str
+        Positions and names of the arguments that are pieces.
+    """
+
+    fn: Callable[..., Any]
+    cut: tuple[int | str, ...]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        numbers = {np.ndim(args[at] if isinstance(at, int) else kwargs[at]) for at in self.cut}
+        if len(numbers) > 1:
+            raise AnnotationError(
+                f"{getattr(self.fn, '__name__', self.fn)} got arrays of {min(numbers)} and of "
+                f"{max(numbers)} axes, of one of which the annotation declares nothing; declare "
+                "it: Rows(like=...) or Rows(dtype=..., shape=...)"
+            )
+        return self.fn(*args, **kwargs)
+
+
+def _of_opaque(
+    call: Call, cut: Sequence[Node], known: Sequence[SplitType | None]
+) -> Iterator[Typing]:
+    """Yield the typing of inputs of which some are results that an annotation does not declare."""
+    kinds = {kind for kind in known if kind is not None}
+    rows = kinds.pop() if len(kinds) == 1 else None
+    if not isinstance(rows, Unknown) and rows != axis(0):
+        return
+    inputs: list[SplitType] = []
+    pieces: list[int | str] = []
+    lengths: set[int | None] = set()
+    keys = [key for key, each in (*enumerate(call.args), *call.kwargs.items()) if type(each) is Node]
+    for key, node, kind in zip(keys, call.inputs, known, strict=True):
+        is_rows = kind is not None
+        if kind is None and node in cut and not (node.meta is not None and node.meta.shape == ()):
+            if node.meta is None or isinstance(rows, Unknown) or node.data is None:
+                return
+            lengths.add(node.meta.length)
+            is_rows = True
+        inputs.append(cast(SplitType, rows) if is_rows else broadcast)
+        pieces += [key] if is_rows else []
+    if len(lengths) <= 1:
+        fn = OfEqualAxes(call.fn, tuple(pieces))
+        length = next(iter(lengths), None)
+        yield Typing(tuple(inputs), (rows,) * len(call.outputs), length, fn, is_checked=True)
+
+
 def _shape_of(value: Any) -> Shape:
     return value.meta.shape if isinstance(value, Node) else ()  # type: ignore[union-attr]
 
@@ -404,23 +402,6 @@ def stand_in(value: Any) -> Any:
     return np.broadcast_to(np.ones((), value.meta.dtype), shape)
 
 
-def assign(target: Any, value: Any, where: Any = True) -> None:
-    """Set elements of an array, as ``target[where] = value`` does."""
-    if where is True:
-        target[...] = value
-    else:
-        np.copyto(target, value, casting="unsafe", where=where)
-
-
-def assigned(target: Any, value: Any, where: Any = True) -> Any:
-    """Return a copy of an array with elements set."""
-    result = target.copy("K")
-    assign(result, value, where)
-    return result
-
-
 ELEMENTWISE: Final = Elementwise()
 UFUNC: Final = Ufunc()
-ASSIGN: Final = Assign()
-ASSIGNED: Final = Assigned()
 ASTYPE: Final = Astype()

@@ -16,7 +16,8 @@ from spliter.pipeline._annotations.arguments import FunctionAnnotation
 from spliter.pipeline._annotations.elementwise import Elementwise, Like, axes_of, meta_by_example
 from spliter.pipeline._calls.calls import Call, Node, Typing, UnforeseenResultError
 from spliter.pipeline._calls.metas import ArrayMeta, Meta
-from spliter.pipeline._calls.split_types import Axis, Reduction, SplitType, Unknown
+from spliter.pipeline._calls.reductions import Reduction
+from spliter.pipeline._calls.split_types import Axis, SplitType, Unknown
 
 
 class Along:
@@ -36,7 +37,6 @@ class Along:
         and not at all for the rows of a filter.
     """
 
-    is_users = False
     scratch = True
     data: tuple[str | int, ...] = (0,)
     positional = 1

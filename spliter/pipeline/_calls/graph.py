@@ -14,6 +14,7 @@ from spliter._errors import InvalidArgumentError, PipelineFailedError
 from spliter.pipeline._calls.calls import Call, Node
 from spliter.pipeline._calls.sites import Site
 
+
 class Graph:
     """Pending calls of values that have met, in program order; subclasses run them."""
 
@@ -25,6 +26,8 @@ class Graph:
         self.error: tuple[str, BaseException] | None = None
         """After the first error: its place, and the error."""
         self.is_running = False
+        self.by = ""
+        """Name of the function that needs a value now, if it is known."""
         self._thread = threading.get_ident()
         self._merged_into: Graph | None = None
 
@@ -86,10 +89,6 @@ class Graph:
                 "the pipeline; pass numpy.asarray of it to the thread"
             )
 
-    def add(self, call: Call) -> None:
-        """Append a call to the pending ones."""
-        self.pending.append(call)
-
     def evaluate(self, wanted: Iterable[Node] | None = None) -> None:
         """Run pending calls.
 
@@ -105,10 +104,12 @@ class Graph:
             What the first call raises that fails; the pipeline is finished then.
         """
         self.check()
-        nodes = [node.call for node in wanted or () if node.call is not None]
-        calls = needed(self.pending) if wanted is None else with_makers(nodes)
-        chosen = {*calls} if wanted is not None else {*self.pending}
-        self.pending = [call for call in self.pending if call not in chosen]
+        calls, others = needed(self.pending), []
+        if wanted is not None:
+            live, calls = calls, with_makers(each.call for each in wanted if each.call is not None)
+            chosen = {*calls}
+            others = [call for call in live if call not in chosen]
+        self.pending = others
         if not calls:
             return
         kept = {node for call in calls for _, node in call.live_outputs() if node.is_held}
@@ -146,7 +147,9 @@ def needed(pending: Sequence[Call]) -> list[Call]:
     wanted = [
         call
         for call in pending
-        if call.writes or any(node.is_held for _, node in call.live_outputs())
+        if call.writes
+        or not call.outputs
+        or any(node.is_held for _, node in call.live_outputs())
     ]
     return with_makers(wanted)
 
@@ -164,4 +167,4 @@ def with_makers(wanted: Iterable[Call]) -> list[Call]:
         makers = {node.call for node in call.inputs if node.call is not None}
         found += makers - chosen
         chosen |= makers
-    return sorted(chosen, key=lambda call: call.number)
+    return sorted(found, key=lambda call: call.number)

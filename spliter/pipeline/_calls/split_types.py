@@ -256,6 +256,11 @@ class Unknown(SplitType):
 
     token: int = 0
 
+    @property
+    def has_positions(self) -> bool:
+        """Whether these are the rows of a Split, whose positions each partition knows."""
+        return self.token == -1
+
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Concatenate pieces."""
         return axis(0).merge(pieces)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from spliter.pipeline._annotations.elementwise import Elementwise, Like, assigned, axes_of
+from spliter.pipeline._annotations.elementwise import Elementwise, Like, axes_of
 from spliter.pipeline._annotations.numpy import Along
 from spliter.pipeline._calls.calls import Call, Node
 from spliter.pipeline._calls.metas import ArrayMeta
@@ -71,9 +71,7 @@ def layout_of_results(call: Call, ndim: int, known: Mapping[Node, Layout]) -> La
 
 def _copied(call: Call) -> Node | None:
     """Return the array whose copy, in its order in memory, a result is."""
-    if call.into is not None:
-        return call.into
-    is_copy = call.fn in (assigned, np.ndarray.astype) or isinstance(call.annotation, Along | Like)
+    is_copy = call.fn is np.ndarray.astype or isinstance(call.annotation, Along | Like)
     return call.args[0] if is_copy and isinstance(call.args[0], Node) else None
 
 

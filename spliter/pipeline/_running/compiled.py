@@ -51,17 +51,15 @@ class Group:
         return 0 if self.table is None else self.table.run(addresses, start, items)
 
 
-def groups_of(program: Program, *, compiles: bool) -> list[Group]:
+def groups_of(program: Program) -> list[Group]:
     """Return the steps of a program in groups.
 
     Parameters
     ----------
     program : Program
         Gets constants of the dtypes that inner loops need.
-    compiles : bool
-        Whether inner loops may run.
     """
-    compiler = _Compiler(program) if compiles and runner() is not None else None
+    compiler = _Compiler(program) if runner() is not None else None
     calls = [compiler.call(step) if compiler else None for step in program.steps]
     pairs = zip(program.steps, calls, strict=True)
     return [
@@ -165,8 +163,7 @@ def _is_plain(step: Step) -> bool:
         isinstance(step.fn, np.ufunc)
         and len(step.outs) == step.fn.nout
         and len(step.args) == step.fn.nin
-        and not (step.kwargs or step.call.writes)
-        and step.preset is None
+        and not step.kwargs
     )
 
 

@@ -26,7 +26,6 @@ import numpy as np
 
 from spliter._events import LOGGER
 from spliter._llvm import compile_function, is_installed
-from spliter.pipeline._running.interrupts import is_interrupt
 
 MOST_OPERANDS: Final = 8
 """Inputs and results of a call; ufuncs of NumPy have at most 4, SciPy's of one argument 5."""
@@ -190,9 +189,7 @@ def runner() -> Runner | None:
         return None
     try:
         address, code = compile_function(_MODULE, "run")
-    except Exception as error:
-        if is_interrupt(error):
-            raise
+    except Exception:
         LOGGER.warning("pipelines use the Python driver, as LLVM failed", exc_info=True)
         return None
     pointer, number = ctypes.c_void_p, ctypes.c_int64
@@ -216,9 +213,7 @@ def loop_of(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Loop | None:
         if loop is None or _gives_equal_bits(ufunc, loop):
             return loop
         LOGGER.warning("the inner loop of %s differs from it; the Python driver runs it", ufunc)
-    except Exception as error:
-        if is_interrupt(error):
-            raise
+    except Exception:  # noqa: BLE001 -- it is logged
         # Private methods of NumPy may change in any way.
         LOGGER.debug("no inner loop of %s for %s", ufunc, operands, exc_info=True)
     return None

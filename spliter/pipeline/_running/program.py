@@ -10,16 +10,15 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from spliter._cache import cache_nbytes
-from spliter.pipeline._annotations.elementwise import CONTIGUOUS_ONLY, stand_in
+from spliter.pipeline._annotations.elementwise import CONTIGUOUS_ONLY
 from spliter.pipeline._calls.calls import Call, Node, Typing
-from spliter.pipeline._calls.metas import ArrayMeta, FrameMeta
+from spliter.pipeline._calls.metas import ArrayMeta
+from spliter.pipeline._calls.reductions import first_step
 from spliter.pipeline._calls.split_types import (
     Axis,
     Broadcast,
-    Reduction,
     SplitType,
     Unknown,
-    first_step,
     item_nbytes,
 )
 from spliter.pipeline._options import Options
@@ -74,15 +73,10 @@ class Step(NamedTuple):
         Registers of the results; empty if the call returns nothing.
     outs : tuple of int
         Registers of arrays for the results, passed as ``out``; empty if the call allocates them.
-    preset : int or None
-        Register of the earlier version of the result, whose dtype a ufunc with ``out`` keeps, and
-        whose elements stay where ``where`` is false.
     takes_start : bool
         Whether the call gets the position of the first item.
     call : Call
         For messages.
-    kinds : tuple of SplitType
-        Of the results.
     last_used : tuple of int
         Registers of results of earlier calls that no later step needs.
     checked : tuple of (int, Axis)
@@ -94,10 +88,8 @@ class Step(NamedTuple):
     kwargs: tuple[tuple[str, int], ...]
     results: tuple[int, ...]
     outs: tuple[int, ...]
-    preset: int | None
     takes_start: bool
     call: Call
-    kinds: tuple[SplitType, ...]
     last_used: tuple[int, ...]
     checked: tuple[tuple[int, Axis], ...]
 
@@ -216,8 +208,6 @@ class _Compiler:
         self.allocated: dict[Node, float] = {}
         self.allocated_nbytes = self.peak_nbytes = 0.0
         self.stored = {*stage.stored}
-        inputs = (node for call, _ in stage.calls for node in call.inputs)
-        program.has_frames = any(isinstance(node.meta, FrameMeta) for node in inputs)
         last_use: dict[Node, int] = {}
         for number, (call, _) in enumerate(stage.calls):
             last_use.update(dict.fromkeys(call.inputs, number))
@@ -259,29 +249,21 @@ class _Compiler:
         kinds = iter(typing.inputs)
         args = tuple([self._input(value, kinds) for value in call.args])
         kwargs = tuple([(name, self._input(value, kinds)) for name, value in call.kwargs.items()])
-        preset = None
-        outs: tuple[int, ...] = ()
-        if call.into is not None and call.into in call.writes:
-            outs = (self._input(call.into, kinds),)
-        else:
-            outs = self._outs(call, typing, live)
-            if call.into is not None and ("where" in call.kwargs or not outs):
-                preset = self._input(call.into, kinds)
+        outs = self._outs(call, typing, live)
         results = outs or tuple([self._register() for _ in call.outputs])
         fn, takes_start = typing.fn or first_step(call.fn, typing.outputs), False
         for kind in typing.outputs:
-            takes_start |= isinstance(kind, Reduction) and kind.takes_start
+            takes_start |= getattr(kind, "takes_start", False)
         for number, node in live:
             self.at[node] = results[number]
             if not outs:
                 self._allocate(node, typing.outputs[number])
-        made = typing.outputs
         checked: tuple[tuple[int, Axis], ...] = ()
         if typing.is_checked:
-            pairs = zip(results, made, strict=True)
+            pairs = zip(results, typing.outputs, strict=True)
             checked = tuple([(at, kind) for at, kind in pairs if isinstance(kind, Axis)])
         self.program.steps.append(
-            Step(fn, args, kwargs, results, outs, preset, takes_start, call, made, (), checked)
+            Step(fn, args, kwargs, results, outs, takes_start, call, (), checked)
         )
 
     def _add_layouts(self, call: Call, results: list[Node]) -> None:
@@ -303,24 +285,21 @@ class _Compiler:
             kind = next(kinds)
             if value in self.at:
                 return self.at[value]
-            # For `explain` nothing exists yet, or not any more.
-            data = stand_in(value) if value.data is None else value.data
             if not isinstance(kind, Broadcast):
-                return self._cut(data, kind, 0.0 if data is value else None)
-            value = data
+                return self._cut(value.data, kind)
+            value = value.data
         register = self._register()
         self.program.constants[register] = value
         return register
 
-    def _cut(self, data: Any, kind: SplitType, nbytes: float | None = None) -> int:
-        """Return the register of a value's pieces; its bytes are given if it does not exist yet."""
+    def _cut(self, data: Any, kind: SplitType) -> int:
+        """Return the register of a value's pieces."""
         key = _identity(data), kind
         if key not in self.cut_at:
             self.cut_at[key] = self._register()
             self.program.cuts.append((self.cut_at[key], kind, data))
-            if nbytes is None and not self.program.has_frames:
-                nbytes = item_nbytes(kind, data)
-            self.program.item_nbytes += nbytes or 0.0
+            self.program.item_nbytes += item_nbytes(kind, data)
+            self.program.has_frames |= hasattr(type(data), "iloc")
         return self.cut_at[key]
 
     def _outs(self, call: Call, typing: Typing, live: list[tuple[int, Node]]) -> tuple[int, ...]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from spliter._errors import AnnotationError
-from spliter.pipeline._annotations.rows import Labelled
 from spliter.pipeline._calls.calls import Call, Node
 from spliter.pipeline._calls.split_types import Axis, SplitType
 from spliter.pipeline._planning.memory_order import Layout, empty, layout_of
@@ -44,7 +43,6 @@ class Arrays(Pieces):
         self.name = node.call.place if node.call else ""
         self.layout = layout
         self.result: Any = None
-        self.example: Any = None
         self.copied: dict[int, int] = {}
         self.lock = threading.Lock()
 
@@ -79,25 +77,6 @@ class Arrays(Pieces):
         return empty(shape, piece.dtype, layout.axes)
 
 
-class Frames(Arrays):
-    """Pieces of a frame or series; those of one dtype of NumPy are copied to one array."""
-
-    kind: Labelled
-
-    def put(self, start: int, stop: int, piece: Any) -> None:
-        """Copy the values of a piece, or keep it; all pieces have the same dtypes."""
-        dtypes = [piece.dtype] if piece.ndim == 1 else list(piece.dtypes)
-        is_plain = all(isinstance(each, np.dtype) and not each.hasobject for each in dtypes)
-        if is_plain and len({*dtypes}) == 1:
-            self.example = piece
-            piece = piece.to_numpy()
-        super().put(start, stop, piece)
-
-    def finish(self) -> Any:
-        """Return the frame."""
-        return super().finish() if self.pieces else self.kind.frame(self.result, self.example)
-
-
 def collector_for(kind: SplitType, length: int, node: Node, layout: Layout | None) -> Pieces:
     """Return what collects the pieces of a result.
 
@@ -111,8 +90,6 @@ def collector_for(kind: SplitType, length: int, node: Node, layout: Layout | Non
     layout : Layout or None
         Of the result, if it is known.
     """
-    if isinstance(kind, Labelled):
-        return Frames(kind, length, node, layout)
     return Arrays(kind, length, node, layout) if isinstance(kind, Axis) else Pieces(kind)
 
 
@@ -122,6 +99,16 @@ def check_nothing(result: Any, call: Call) -> None:
         raise AnnotationError(
             f"{call.place} returned {type(result).__name__}, and its annotation says "
             "returns=None; name the split type of the result, or let the function return nothing"
+        )
+
+
+def check_count(results: Any, call: Call) -> None:
+    """Refuse another number of results than the annotation names."""
+    if not isinstance(results, tuple | list) or len(results) != len(call.outputs):
+        found = len(results) if isinstance(results, tuple | list) else 1
+        raise AnnotationError(
+            f"{call.place} returned {found} results, and its annotation names "
+            f"{len(call.outputs)}; correct returns="
         )
 
 

@@ -7,23 +7,17 @@ import itertools
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
-import numpy as np
-
-from spliter._errors import AnnotationError, ForkedError
-from spliter._events import LOGGER
-from spliter.backend.contents import count_rows
+from spliter._errors import ForkedError
 from spliter.pipeline._calls.calls import Call
-from spliter.pipeline._calls.split_types import Axis, Unknown
+from spliter.pipeline._calls.split_types import Axis
 from spliter.pipeline._options import Options
 from spliter.pipeline._running.compiled import Group, driver_of, groups_of
 from spliter.pipeline._running.inner_loops import addresses_of
-from spliter.pipeline._running.interrupts import is_interrupt
 from spliter.pipeline._running.program import Program, Step, allocate
 from spliter.pipeline._running.recorded_warnings import WarningRecorder
-from spliter.pipeline._running.results import Pieces, check_length, check_nothing
+from spliter.pipeline._running.results import Pieces, check_count, check_length, check_nothing
 
 
 class Failure(NamedTuple):
@@ -35,49 +29,112 @@ class Failure(NamedTuple):
     stop: int
 
 
-def run_batches(
-    program: Program,
-    options: Options,
-    collectors: Sequence[Pieces],
-    recorder: WarningRecorder,
-) -> Failure | None:
-    """Run all batches of a program; return the first failure, after which none begins.
+class Batches:
+    """All batches of a program, which threads take one after the other.
 
     Parameters
     ----------
     program : Program
     options : Options
         Threads and items of a batch.
-    collectors : sequence of Pieces
-        One for each of the program's results.
-    recorder : WarningRecorder
     """
-    run = _Run(program, options, collectors, recorder)
-    starts = range(0, program.length, run.batch)
-    others = [
-        # A context of its own holds the handling of floating-point errors, and the options.
-        threading.Thread(target=contextvars.copy_context().run, args=(run.join_in,), daemon=True)
-        for _ in range(min(program.threads(options), len(starts)) - 1)
-    ]
-    process = os.getpid()
-    try:
-        with run.beginning:
-            for thread in others:
-                thread.start()
-            run.stopped = False
-        run.work()
-        _join(others)
-    except BaseException:  # Ctrl-C
-        run.stopped = True
-        _join(others)
-        raise
-    if os.getpid() != process and not run.interrupts:
-        call = program.steps[0].call
-        raise ForkedError(
-            f"this process was forked while {call.place} ran in threads, which it has "
-            "not got; leave it by os._exit, or start processes by spawn"
+
+    def __init__(self, program: Program, options: Options) -> None:
+        self.program = program
+        self.groups = groups_of(program)
+        self.driver = driver_of(self.groups)
+        self.batch = program.batch(options, self.driver)
+        self.threads = min(program.threads(options), -(-program.length // self.batch))
+        self._numbers = itertools.count()
+        self._failures: list[Failure] = []
+        self._beginning = threading.Lock()
+        """Held while threads begin, which wait for all: after Ctrl-C meanwhile, none runs."""
+        self._stopped = True
+
+    def run(self, collectors: Sequence[Pieces], recorder: WarningRecorder) -> None:
+        """Run all batches; raise the first failure, after which none begins.
+
+        Parameters
+        ----------
+        collectors : sequence of Pieces
+            One for each of the program's results.
+        recorder : WarningRecorder
+        """
+        others = [
+            # A context of its own holds the handling of floating-point errors, and the options.
+            threading.Thread(
+                target=contextvars.copy_context().run,
+                args=(self._join_in, collectors, recorder),
+                daemon=True,
+            )
+            for _ in range(self.threads - 1)
+        ]
+        process = os.getpid()
+        try:
+            with self._beginning:
+                for thread in others:
+                    thread.start()
+                self._stopped = False
+            self._work(collectors, recorder)
+            _join(others)
+        except BaseException:  # Ctrl-C
+            self._stopped = True
+            _join(others)
+            raise
+        if os.getpid() != process:
+            raise ForkedError(
+                f"this process was forked while {self.program.steps[0].call.place} ran in threads, "
+                "which it has not got; leave it by os._exit, or start processes by spawn"
+            )
+        if self._failures:
+            self._raise()
+
+    def _raise(self) -> None:
+        """Raise the first failure, or what is no error of a call, such as Ctrl-C."""
+        failures, self._failures = self._failures, []  # tracebacks would refer to this object
+        error, call, start, stop = min(
+            failures, key=lambda each: (isinstance(each.error, Exception), each.start)
         )
-    return run.first_failure()
+        if isinstance(error, Exception):
+            error.add_note(f"{call.place}, items {start} to {stop}")
+        try:
+            raise error
+        finally:
+            del error, failures
+
+    def _join_in(self, collectors: Sequence[Pieces], recorder: WarningRecorder) -> None:
+        """Work, once all threads have begun."""
+        with self._beginning:
+            pass
+        self._work(collectors, recorder)
+
+    def _work(self, collectors: Sequence[Pieces], recorder: WarningRecorder) -> None:
+        """Run batches until there are no more."""
+        thread = Thread(self.program, self.batch)
+        while not self._stopped:
+            start = next(self._numbers) * self.batch
+            if start >= self.program.length:
+                return
+            stop = min(start + self.batch, self.program.length)
+            try:
+                self._run(thread, start, stop, recorder)
+                for (register, *_), collector in zip(
+                    self.program.results, collectors, strict=True
+                ):
+                    collector.put(start, stop, thread.values[register])
+            except BaseException as error:  # noqa: BLE001 -- raised by the thread that waits
+                self._stopped = True
+                self._failures.append(Failure(error, thread.call, start, stop))
+
+    def _run(self, thread: Thread, start: int, stop: int, recorder: WarningRecorder) -> None:
+        for group in self.groups:
+            thread.call = group.steps[0].call
+            done = group.run(thread.addresses, start, stop - start)
+            if done < len(group.steps):
+                thread.load(start, stop)
+                _run_in_python(thread, group, done, recorder)
+        if self.program.results:
+            thread.load(start, stop)
 
 
 def _join(threads: Sequence[threading.Thread]) -> None:
@@ -86,102 +143,16 @@ def _join(threads: Sequence[threading.Thread]) -> None:
             thread.join()
 
 
-@dataclass(eq=False)
-class _Run:
-    """What the threads share: the next batch, and the failures."""
-
-    program: Program
-    options: Options
-    collectors: Sequence[Pieces]
-    recorder: WarningRecorder
-    failures: list[Failure] = field(default_factory=list)
-    interrupts: list[BaseException] = field(default_factory=list)
-    """What is no error of a batch, such as Ctrl-C."""
-
-    beginning: Any = field(default_factory=threading.Lock)
-    """Held while threads begin, which wait for all: after Ctrl-C meanwhile, none runs a batch."""
-
-    stopped: bool = True
-
-    def __post_init__(self) -> None:
-        self.groups = groups_of(self.program, compiles=not self.options.pedantic)
-        self.batch = self.program.batch(self.options, driver_of(self.groups))
-        self.numbers = itertools.count()
-
-    def first_failure(self) -> Failure | None:
-        """Return the first failure, or raise an interrupt; forget them.
-
-        Their tracebacks refer to this object and to frames, and would keep what these refer to.
-        """
-        failures, interrupts = self.failures, self.interrupts
-        self.failures, self.interrupts = [], []
-        try:
-            if interrupts:
-                raise interrupts[0]
-            return min(failures, key=lambda failure: failure.start, default=None)
-        finally:
-            del failures, interrupts
-
-    def join_in(self) -> None:
-        """Work, once all threads have begun."""
-        with self.beginning:
-            pass
-        self.work()
-
-    def work(self) -> None:
-        """Run batches until there are no more."""
-        thread = Thread(self.program, self.batch)
-        while not self.stopped:
-            start = next(self.numbers) * self.batch
-            if start >= self.program.length:
-                return
-            stop = min(start + self.batch, self.program.length)
-            try:
-                self._run(thread, start, stop)
-            except BaseException as error:  # noqa: BLE001 -- raised by the thread that waits
-                self.stopped = True
-                if is_interrupt(error):
-                    self.interrupts.append(error)
-                else:
-                    self.failures.append(Failure(error, thread.call, start, stop))
-
-    def _run(self, thread: Thread, start: int, stop: int) -> None:
-        for group in self.groups:
-            thread.call = group.steps[0].call
-            done = group.run(thread.addresses, start, stop - start)
-            if done < len(group.steps):
-                thread.load(start, stop)
-                self._run_in_python(thread, group, done)
-        if self.program.results:
-            thread.load(start, stop)
-        for (register, *_), collector in zip(self.program.results, self.collectors, strict=True):
-            collector.put(start, stop, thread.values[register])
-
-    def _run_in_python(self, thread: Thread, group: Group, done: int) -> None:
-        start, stop = cast(tuple[int, int], thread.loaded)
-        with self.recorder.errstate(group.errstate, lambda: thread.call):
-            for step in group.steps[done:]:
-                thread.call = step.call
-                _run_step(step, thread.values, start)
-                for register, kind in step.checked:
-                    check_length(kind, thread.values[register], stop - start, step.call.place)
-                for register in step.last_used:
-                    thread.values[register] = None
-                if self.options.pedantic:
-                    _check_pieces(step, thread, start, stop)
-
-
-def _check_pieces(step: Step, thread: Thread, start: int, stop: int) -> None:
-    """Refuse pieces of a wrong length, and log the call."""
-    LOGGER.info("%s (%s): items %d to %d", step.call.name, step.call.site, start, stop)
-    for register, kind in zip(step.results, step.kinds, strict=True):
-        if isinstance(kind, Axis):
-            check_length(kind, thread.values[register], stop - start, step.call.place)
-        elif isinstance(kind, Unknown) and not count_rows(thread.values[register]):
-            raise AnnotationError(
-                f"{step.call.name} returned an empty piece for items {start} to {stop}, which "
-                "pedantic=True refuses; use larger batches, or leave pedantic out"
-            )
+def _run_in_python(thread: Thread, group: Group, done: int, recorder: WarningRecorder) -> None:
+    start, stop = cast(tuple[int, int], thread.loaded)
+    with recorder.errstate(group.errstate, lambda: thread.call):
+        for step in group.steps[done:]:
+            thread.call = step.call
+            _run_step(step, thread.values, start)
+            for register, kind in step.checked:
+                check_length(kind, thread.values[register], stop - start, step.call.place)
+            for register in step.last_used:
+                thread.values[register] = None
 
 
 class Thread:
@@ -244,17 +215,13 @@ def _run_step(step: Step, values: list[Any], start: int) -> None:
     if step.takes_start:
         kwargs["start"] = start
     if step.outs:
-        outs = tuple([values[register] for register in step.outs])
-        if step.preset is not None:
-            np.copyto(outs[0], values[step.preset])
-        step.fn(*args, **kwargs, out=outs)
+        step.fn(*args, **kwargs, out=tuple([values[register] for register in step.outs]))
         return
-    if step.preset is not None:
-        kwargs["out"] = values[step.preset].copy()
     result = step.fn(*args, **kwargs)
     if len(step.results) == 1:
         values[step.results[0]] = result
     elif step.results:
+        check_count(result, step.call)
         for register, value in zip(step.results, result, strict=True):
             values[register] = value
     else:

@@ -1,0 +1,280 @@
+"""Functions that a program annotates: how their calls are cut, and what they declare."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from spliter._errors import AnnotationError
+from spliter.backend.contents import count_rows
+from spliter.pipeline._calls.calls import Call, Node, Typing
+from spliter.pipeline._calls.metas import ArrayMeta, Meta, Shape
+from spliter.pipeline._calls.reductions import Nothing, first_step
+from spliter.pipeline._calls.split_types import (
+    AnyType,
+    Axis,
+    Broadcast,
+    Generic,
+    Mut,
+    Rows,
+    SplitType,
+    Unknown,
+)
+
+DEFAULT: Final = Rows()
+"""Split type of values for a ``Generic`` that nothing else determines."""
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """A function with its annotation.
+
+    Parameters
+    ----------
+    fn : callable
+    types : mapping of str to split type
+        By parameter; others are passed whole.
+    returns : tuple of split type
+        Of its results.
+    signature : Signature
+    """
+
+    fn: Callable[..., Any]
+    types: Mapping[str, AnyType]
+    returns: tuple[AnyType, ...]
+    signature: inspect.Signature
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A function whose results have the declared rows.
+
+    Parameters
+    ----------
+    fn : callable
+    rows : tuple of (tuple of int, dtype) or None
+        Of each result, the shape and dtype of a row.
+    """
+
+    fn: Callable[..., Any]
+    rows: tuple[tuple[Shape, np.dtype[Any]] | None, ...]
+
+    @property
+    def __name__(self) -> str:
+        """Name of the function."""
+        return str(getattr(self.fn, "__name__", self.fn))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, and check its results."""
+        result = self.fn(*args, **kwargs)
+        if len(self.rows) == 1:
+            return self._checked(result, self.rows[0])
+        if not isinstance(result, tuple | list) or len(result) != len(self.rows):
+            return result  # an error that says how many results there are
+        return tuple(map(self._checked, result, self.rows))
+
+    def _checked(self, value: Any, row: tuple[Shape, np.dtype[Any]] | None) -> Any:
+        if row is None:
+            return value
+        shape, dtype = row
+        if type(value) is np.ndarray and value.ndim and not len(value):
+            return np.empty((0, *[extent or 0 for extent in shape]), dtype)
+        if type(value) is np.ndarray and value.dtype == dtype and value.shape[1:] == shape:
+            return value
+        found = f"a {type(value).__name__}"
+        if isinstance(value, np.ndarray):
+            found += f" of {value.dtype} and rows of shape {value.shape[1:]}"
+        raise AnnotationError(
+            f"{self.__name__} returned {found}, and its annotation declares an ndarray of {dtype} "
+            f"and rows of shape {shape}; correct returns="
+        )
+
+
+@dataclass(frozen=True)
+class OfSomeRows:
+    """A function that combines rows: it is not called for a piece without rows.
+
+    Parameters
+    ----------
+    fn : callable
+    keys : tuple of int or str
+        Positions and names of the arguments whose rows nobody has counted.
+    results : int
+    """
+
+    fn: Callable[..., Any]
+    keys: tuple[int | str, ...]
+    results: int
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, unless there are no rows."""
+        given = [args[key] if isinstance(key, int) else kwargs[key] for key in self.keys]
+        if any(map(count_rows, given)):
+            return self.fn(*args, **kwargs)
+        nothing = Nothing(lambda: self.fn(*args, **kwargs))
+        return nothing if self.results == 1 else (nothing,) * self.results
+
+
+@dataclass(frozen=True)
+class CallTypes:
+    """Annotation of one call of a user's function.
+
+    Parameters
+    ----------
+    inputs : tuple of (str, split type)
+        Parameter and type of each input, in their order.
+    returns : tuple of split type
+        Of the results.
+    """
+
+    inputs: tuple[tuple[str, AnyType], ...]
+    returns: tuple[AnyType, ...]
+
+    scratch = False
+
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+        """Return the one typing of the annotation, unless lengths differ."""
+        cut = self._cut(call, known)
+        if cut is None or self._loses_changes(call, cut[0]):
+            return
+        inputs, outputs = cut
+        triples = list(zip(call.inputs, inputs, known, strict=True))
+        if any(have is None and isinstance(kind, Unknown) for _, kind, have in triples):
+            return  # an array beside the rows of a filter
+        lengths = {
+            _length_of(node, kind, call)
+            for node, kind, have in triples
+            if have is None and not isinstance(kind, Broadcast | Unknown)
+        }
+        if any(not isinstance(kind, Broadcast) for kind in inputs) and len(lengths) <= 1:
+            length = next(iter(lengths), None)
+            if length != 0:
+                fn = _piece_function(call, inputs, outputs)
+                yield Typing(inputs, outputs, length, fn, is_checked=True)
+
+    def _cut(
+        self, call: Call, known: tuple[SplitType | None, ...]
+    ) -> tuple[tuple[SplitType, ...], tuple[SplitType, ...]] | None:
+        """Return the types of inputs and results; ``None`` if rows are of several calls."""
+        generics: dict[str, SplitType] = {}
+        for (_, kind), have in zip(self.inputs, known, strict=True):
+            inner = kind.type if isinstance(kind, Mut) else kind
+            if isinstance(inner, Generic) and have is not None:
+                generics[inner.name] = have
+        inputs = [
+            _concrete(kind, generics, node)
+            for (_, kind), node in zip(self.inputs, call.inputs, strict=True)
+        ]
+        outputs = [_concrete(kind, generics, None) for kind in self.returns]
+        tokens = {kind for kind in known if isinstance(kind, Unknown)}
+        if len(tokens) > 1:
+            return None
+        for token in tokens:
+            inputs = [token if kind == DEFAULT else kind for kind in inputs]
+            outputs = [token if kind == DEFAULT else kind for kind in outputs]
+            takes_start = any(getattr(kind, "takes_start", False) for kind in outputs)
+            if not token.has_positions and (takes_start or any(map(_has_items, outputs))):
+                return None
+        outputs = [Unknown(call.number) if kind == Unknown() else kind for kind in outputs]
+        return tuple(inputs), tuple(outputs)
+
+    def _loses_changes(self, call: Call, inputs: tuple[SplitType, ...]) -> bool:
+        """Return whether an argument that is changed is cut into copies, or overlaps another."""
+        for node, kind in zip(call.inputs, inputs, strict=True):
+            if node not in call.writes:
+                continue
+            is_array = isinstance(node.data, np.ndarray)
+            if isinstance(kind, Broadcast) or (isinstance(kind, Axis) and not is_array):
+                return True
+            others = zip(call.inputs, inputs, strict=True)
+            if is_array and any(_overlap(node, kind, *other) for other in others):
+                return True
+        return False
+
+    def metas(self, call: Call) -> tuple[Meta, ...]:
+        """Return what is declared, and let the function check it; nothing is called."""
+        rows = tuple([self._row(call, kind) for kind in self.returns])
+        if any(rows) and not isinstance(call.fn, Declared):
+            call.fn = Declared(call.fn, rows)
+        cut = self._cut(call, (None,) * len(call.inputs))
+        lengths = {
+            _length_of(node, kind, call)
+            for node, kind in zip(call.inputs, cut[0] if cut else (), strict=True)
+            if not isinstance(kind, Broadcast | Unknown)
+        }
+        length = lengths.pop() if len(lengths) == 1 else None
+        return tuple(
+            [row and ArrayMeta((length, *row[0]), row[1], exact=False) for row in rows]
+        )
+
+    def _row(self, call: Call, kind: AnyType) -> tuple[Shape, np.dtype[Any]] | None:
+        if not isinstance(kind, Rows) or not kind.is_declared:
+            return None
+        if kind.like is None:
+            return kind.row_of(None)
+        names = [name for name, _ in self.inputs]
+        meta = call.inputs[names.index(kind.like)].meta if kind.like in names else None
+        return None if meta is None else kind.row_of(meta)
+
+
+def _piece_function(
+    call: Call, inputs: tuple[SplitType, ...], outputs: tuple[SplitType, ...]
+) -> Callable[..., Any] | None:
+    """Return what is called with pieces, if some may have no rows and results combine them."""
+    given = (*enumerate(call.args), *call.kwargs.items())
+    keys = [key for key, value in given if isinstance(value, Node)]
+    counted = [key for key, kind in zip(keys, inputs, strict=True) if isinstance(kind, Unknown)]
+    if not counted or not outputs or not all(kind.combines for kind in outputs):
+        return None
+    return OfSomeRows(first_step(call.fn, outputs), tuple(counted), len(outputs))
+
+
+def _has_items(kind: SplitType) -> bool:
+    """Return whether a result is cut otherwise than by rows, of which the number may be unknown."""
+    return not (isinstance(kind, Broadcast | Unknown) or kind.combines or kind == DEFAULT)
+
+
+def _overlap(node: Node, kind: SplitType, other: Node, other_kind: SplitType) -> bool:
+    """Return whether pieces of a changed array share memory with other pieces of another input."""
+    if other.data is node.data and other_kind == kind:
+        return False
+    return isinstance(other.data, np.ndarray) and np.may_share_memory(node.data, other.data)
+
+
+def _concrete(kind: AnyType, generics: Mapping[str, SplitType], node: Node | None) -> SplitType:
+    """Return a split type without generics and negative axes."""
+    if isinstance(kind, Mut):
+        kind = kind.type
+    if isinstance(kind, Generic):
+        kind = generics.get(kind.name, DEFAULT)
+    assert not isinstance(kind, Generic | Mut)
+    if isinstance(kind, Axis) and kind.axis < 0 and node is not None:
+        return kind if node.meta is None else Axis(kind.axis + len(node.meta.shape))
+    return kind
+
+
+def _length_of(node: Node, kind: SplitType, call: Call) -> int | None:
+    """Return the number of items of an input; ``None`` if it is not known yet."""
+    if node.is_pending:
+        if isinstance(kind, Axis) and node.meta is not None:
+            return node.meta.shape[kind.axis] if kind.axis < len(node.meta.shape) else None
+        return None
+    try:
+        length = operator.index(kind.length(node.data))
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise AnnotationError(
+            f"{call.name} has an argument of type {type(node.data).__name__}, which is annotated "
+            f"as {kind!r} but has no length by it ({error}); correct the annotation, or pass "
+            "another value"
+        ) from error
+    if length < 0:
+        raise AnnotationError(
+            f"{type(kind).__name__}.length returned {length} for an argument of {call.name}; it "
+            "must return a number of items"
+        )
+    return length

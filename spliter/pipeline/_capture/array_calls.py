@@ -1,0 +1,183 @@
+"""Capture calls of NumPy's ufuncs and functions, or run them on evaluated arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from spliter.pipeline._annotations.arguments import arguments_of
+from spliter.pipeline._annotations.elementwise import ELEMENTWISE, UFUNC, Elementwise
+from spliter.pipeline._annotations.numpy import FUNCTIONS
+from spliter.pipeline._calls.metas import is_array
+from spliter.pipeline._capture.capture import CLASSES, capture, plain, refused, wrap
+from spliter.pipeline._capture.lazy import Lazy, compute, lazies_in
+
+CONSTANTS: Final = (
+    *(bool, int, float, complex, str, bytes, type(None), type(...)),
+    *(np.generic, np.dtype, type),
+)
+"""Types of values that share no memory."""
+
+NEW_VALUE: Final = "write x = np.where(mask, new, x), or a new name for the changed value"
+"""What to write in place of a change."""
+
+_CHANGING: Final = (
+    *(np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal),
+)
+"""Functions that change their first argument."""
+
+
+def known(value: Any) -> Any:
+    """Return what an opaque value has turned out to be; it itself as long as it is pending.
+
+    Parameters
+    ----------
+    value : object
+        Anything else is returned unchanged.
+    """
+    if type(value) is not CLASSES[False] or value._node.is_pending:
+        return value
+    data = compute(value)
+    return wrap(value._node, value._graph.root(), value._fixed) if is_array(data) else data
+
+
+def is_opaque(value: Any) -> bool:
+    """Return whether a value is pending, and nothing is known of it."""
+    return type(value) is CLASSES[False] and value._node.is_pending
+
+
+def is_operand(value: Any) -> bool:
+    """Return whether a value does not take part in calls in its own way, as masked arrays do."""
+    if type(value) in CLASSES.values() or isinstance(value, CONSTANTS):
+        return True
+    if isinstance(value, np.ndarray):
+        return is_array(value) or (type(value) is np.ndarray and value.ndim == 0)
+    return type(value) in (list, tuple) and not lazies_in(value)
+
+
+def _array(value: Any) -> Any:
+    return np.asarray(value) if type(value) in (list, tuple) else value
+
+
+def capture_ufunc(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Capture a call of a ufunc or of its method ``reduce``, or run it on evaluated arguments.
+
+    Parameters
+    ----------
+    ufunc : numpy.ufunc
+    method : str
+        ``"__call__"``, ``"reduce"``, ...
+    inputs, kwargs
+        Arguments of ``__array_ufunc__``.
+    """
+    check_out(ufunc, kwargs)
+    fn = ufunc if method == "__call__" else getattr(ufunc, method)
+    if method == "reduce":
+        return capture_function(fn, inputs, kwargs)
+    inputs = tuple(map(known, inputs))
+    is_usual = fn is ufunc and isinstance(ufunc, np.ufunc) and not ufunc.signature  # not Numba's
+    if not is_usual or kwargs.keys() - {"dtype", "casting"} or not all(map(is_operand, inputs)):
+        return plain(fn, inputs, kwargs)
+    if not any(isinstance(each, Lazy) for each in inputs):
+        return fn(*inputs, **kwargs)
+    return capture(ufunc, tuple(map(_array, inputs)), kwargs, UFUNC)
+
+
+def check_out(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuse ``out=``.
+
+    Parameters
+    ----------
+    fn : callable
+    kwargs : mapping of str to object
+        Arguments of the call.
+    """
+    outs = kwargs.get("out")
+    if outs is not None and outs != (None,):
+        name = getattr(fn, "__name__", fn)
+        raise refused(f"calls {name} with out=, which changes an array in place", NEW_VALUE)
+
+
+def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Capture a call of an annotated function of NumPy, or run it on evaluated arguments.
+
+    Parameters
+    ----------
+    fn : callable
+    args, kwargs
+        Its arguments.
+    """
+    check_out(fn, kwargs)
+    if fn in _CHANGING:
+        raise refused(f"calls {fn.__name__}, which changes its first argument", NEW_VALUE)
+    args = tuple(map(known, args))
+    kwargs = {name: known(each) for name, each in kwargs.items()}
+    if fn in _OF_METAS and all(map(_has_meta, args)) and not kwargs:
+        return _OF_METAS[fn](*args)
+    annotation = FUNCTIONS.get(fn)
+    operands = (*args, *kwargs.values())
+    if annotation is None or not all(map(is_operand, operands)) or any(map(_is_empty, operands)):
+        return plain(fn, tuple(map(_listed, args)), kwargs)
+    if any(map(is_opaque, operands)) and type(annotation) is not Elementwise:
+        return plain(fn, args, kwargs)
+    found = arguments_of(fn, annotation, args, kwargs)
+    if found is None or not any(isinstance(each, Lazy) for each in (*found[0], *found[1].values())):
+        return plain(fn, args, kwargs)
+    return capture(fn, *found, annotation)
+
+
+def _listed(value: Any) -> Any:
+    """Return a list for another sequence of lazy values, such as a deque."""
+    is_known = isinstance(value, (Lazy, list, tuple)) or not isinstance(value, Sequence)
+    return value if is_known or not lazies_in(list(value)) else list(value)
+
+
+def _is_empty(value: Any) -> bool:
+    """Return whether an array has no elements: many functions refuse it."""
+    meta = value._node.meta if isinstance(value, Lazy) else None
+    return meta is not None and 0 in meta.shape
+
+
+def _has_meta(value: Any) -> bool:
+    return not isinstance(value, Lazy) or value._node.meta is not None
+
+
+def _of_empty(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of dtypes and numbers of axes, which asks arrays without rows."""
+
+    def ask(*args: Any) -> Any:
+        return fn(*[each._node.meta.empty if isinstance(each, Lazy) else each for each in args])
+
+    return ask
+
+
+_OF_METAS: Final[Mapping[Any, Callable[..., Any]]] = {
+    **{
+        fn: _of_empty(fn)
+        for fn in (np.ndim, np.result_type, np.common_type, np.isrealobj, np.iscomplexobj)
+    },
+    np.shape: lambda a: a.shape,
+    np.size: lambda a: a.size,
+}
+"""Functions that follow from what is known of arrays before they exist."""
+
+
+def capture_operator(fn: Callable[..., Any], *operands: Any) -> Any:
+    """Capture an operator of opaque values, or apply it to what they have turned out to be.
+
+    Parameters
+    ----------
+    fn : callable
+        Of the module ``operator``.
+    operands : object
+    """
+    operands = tuple(map(known, operands))
+    if not any(map(is_opaque, operands)):
+        return fn(*operands)
+    if all(map(is_operand, operands)):
+        return capture(fn, tuple(map(_array, operands)), {}, ELEMENTWISE)
+    return plain(fn, operands, {})
