@@ -1,51 +1,191 @@
-"""Split type of a group-by: one row per group, merged by the groups' keys."""
+"""Split type of a group-by: one row per group, merged by the groups' keys; imports no pandas."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+import numpy as np
 
 from spliter._errors import AnnotationError
 from spliter.backend.contents import concatenate
 from spliter.pipeline._calls.reductions import Nothing
 from spliter.pipeline._calls.split_types import SplitType, without_empty
 
+COMBINED_BY: Final = {
+    **{"sum": "sum", "mean": "sum", "count": "sum", "size": "sum", "min": "min", "max": "max"},
+}
+"""Aggregates, and what combines those of pieces: a mean is that of sums and counts."""
+
 
 @dataclass(frozen=True)
 class Groups(SplitType):
-    """Result of a pandas group-by with one row per group, whose index is the group's key.
+    """One row per group: the function returns the group-by itself, and this names its aggregate.
+
+    The call gives the aggregate, also where nothing is cut.
 
     Parameters
     ----------
-    aggregate : str
-        Commutative aggregate that combines the rows of equal keys: ``"sum"``, ``"min"``,
-        ``"max"``.
+    aggregate : {"sum", "mean", "min", "max", "count", "size"}
+        Method of pandas' group-by.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from spliter.pipeline import Groups, Rows, options, pipeline, splittable
+    >>> @pipeline
+    ... @splittable(cities=Rows(), returns=Groups("mean"))
+    ... def by_state(cities):
+    ...     return cities.groupby("state")["people"]
+    >>> cities = pd.DataFrame({"state": ["a", "b", "a"], "people": [100, 600, 800]})
+    >>> with options(batch=2):
+    ...     by_state(cities)
+    state
+    a    450.0
+    b    600.0
+    Name: people, dtype: float64
     """
 
     combines: ClassVar[bool] = True
+    commutative: ClassVar[bool] = True
     aggregate: str = "sum"
 
     def __post_init__(self) -> None:
-        """Refuse an aggregate that does not combine partial results of its own."""
-        if self.aggregate not in ("sum", "min", "max"):
+        """Refuse an aggregate that those of pieces do not give."""
+        if self.aggregate not in COMBINED_BY:
             raise AnnotationError(
-                f"Groups has the aggregate {self.aggregate!r}, and combines rows of equal keys by "
-                'sum, min or max; pass "sum", "min" or "max", or annotate a function that gives '
-                "sums and counts"
+                f"Groups has the aggregate {self.aggregate!r}, which does not follow from those of "
+                f"pieces; pass one of {', '.join(COMBINED_BY)}, or annotate a Reduction"
             )
 
-    def merge(self, pieces: Sequence[Any]) -> Any:
-        """Combine rows of equal keys; keys are sorted, as pandas does by default."""
-        pieces = [p for p in pieces if not isinstance(p, Nothing)] or [pieces[0].call()]
-        if not all(hasattr(type(each), "iloc") for each in pieces):
-            raise AnnotationError(
-                f"a function whose result is annotated as {self!r} returned a "
-                f"{type(pieces[0]).__name__}; return a frame or series whose index has the keys, "
-                "or correct the annotation"
-            )
-        joined = concatenate(without_empty(pieces))
-        levels = list(range(joined.index.nlevels))
-        level = levels if len(levels) > 1 else 0
-        grouped = joined.groupby(level=level, dropna=False, observed=True)
+    def checked(self, grouped: Any, name: str) -> Any:
+        """Return a group-by whose aggregates can be combined.
+
+        Parameters
+        ----------
+        grouped : object
+            What the function `name` has returned.
+        """
+        if not (hasattr(grouped, "ngroups") and hasattr(grouped, self.aggregate)):
+            wrong = f"a {type(grouped).__name__}"
+        elif not (getattr(grouped, "as_index", True) and getattr(grouped, "sort", True)):
+            wrong = "a group-by with as_index=False or sort=False"
+        else:
+            return grouped
+        raise AnnotationError(
+            f"{name} returned {wrong}, and its result is annotated as {self!r}; return the "
+            'group-by itself, as frame.groupby("key")["column"], with sorted keys as the index'
+        )
+
+    def whole(self, grouped: Any) -> Any:
+        """Return the aggregate of a group-by."""
         return getattr(grouped, self.aggregate)()
+
+    def partial(self, grouped: Any) -> tuple[Any, ...]:
+        """Return what is combined of a group-by of a piece."""
+        if self.aggregate != "mean":
+            return (self.whole(grouped),)
+        counts = grouped.count()
+        return _sums(grouped, counts), counts
+
+    def combine(self, pieces: Sequence[Any]) -> tuple[Any, ...]:
+        """Combine the rows of equal keys."""
+        kept = [p for p in pieces if not isinstance(p, Nothing)] or [pieces[0].call()]
+        return tuple(map(self._combined, zip(*kept, strict=True)))
+
+    def _combined(self, parts: Sequence[Any]) -> Any:
+        joined = concatenate(without_empty(parts))
+        levels = list(range(joined.index.nlevels))
+        grouped = joined.groupby(
+            level=levels if len(levels) > 1 else 0, dropna=False, observed=True
+        )
+        if COMBINED_BY[self.aggregate] == "sum":
+            return grouped.sum(skipna=False)  # sums without values are 0, and NaN is inf - inf
+        return self.whole(grouped)
+
+    def finish(self, parts: tuple[Any, ...]) -> Any:
+        """Return the result, from what has been combined."""
+        if self.aggregate != "mean":
+            return parts[0]
+        sums, counts = parts
+        narrow = sums.dtypes == np.float32
+        means = sums / counts
+        if sums.ndim == 1:
+            return means.astype(np.float32) if narrow else means
+        return means.astype(dict.fromkeys(sums.columns[narrow], np.float32))
+
+    def merge(self, pieces: Sequence[Any]) -> Any:
+        """Combine the rows of equal keys, which are sorted."""
+        return self.finish(self.combine(pieces))
+
+    def __repr__(self) -> str:
+        """Return the call that makes it."""
+        return f"Groups({self.aggregate!r})"
+
+
+def _sums(grouped: Any, counts: Any) -> Any:
+    """Return the sums of groups, of integers as floats: as integers they could overflow."""
+    sums = grouped.sum()
+    columns = [sums] if sums.ndim == 1 else [sums.iloc[:, at] for at in range(sums.shape[1])]
+    kinds = {each.dtype.kind if isinstance(each.dtype, np.dtype) else "O" for each in columns}
+    if not kinds <= {*"iubf"}:
+        raise AnnotationError(
+            'Groups("mean") takes columns of numbers of NumPy\'s dtypes, and the group-by has '
+            f"sums of {', '.join(sorted({str(each.dtype) for each in columns}))}; select columns, "
+            "as frame.groupby(key)[columns], or convert them by astype(float)"
+        )
+    if kinds <= {"f"}:
+        return sums
+    rounded = (grouped.mean() * counts).round()  # exact up to 2**51
+    if sums.ndim == 1:
+        return rounded
+    for at, column in enumerate(columns):
+        if column.dtype.kind != "f":
+            sums.isetitem(at, rounded.iloc[:, at])
+    return sums
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """A function that returns group-bys, and the aggregates of its annotation.
+
+    Parameters
+    ----------
+    fn : callable
+    kinds : tuple of split type
+        Of its results.
+    """
+
+    fn: Callable[..., Any]
+    kinds: tuple[Any, ...]
+
+    @property
+    def __name__(self) -> str:
+        """Name of the function."""
+        return str(getattr(self.fn, "__name__", self.fn))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return aggregates in place of group-bys."""
+        return self._each(Groups.whole, self.fn(*args, **kwargs))
+
+    def first_step(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what is combined in place of group-bys; called with pieces."""
+        return self._each(Groups.partial, self.fn(*args, **kwargs))
+
+    def _each(self, step: Callable[[Groups, Any], Any], found: Any) -> Any:
+        if len(self.kinds) == 1:
+            return step(self.kinds[0], self.kinds[0].checked(found, self.__name__))
+        if not isinstance(found, tuple | list) or len(found) != len(self.kinds):
+            return found  # an error that says how many results there are
+        return tuple(
+            [
+                step(kind, kind.checked(each, self.__name__)) if isinstance(kind, Groups) else each
+                for kind, each in zip(self.kinds, found, strict=True)
+            ]
+        )
+
+
+def aggregated(fn: Callable[..., Any], kinds: tuple[Any, ...]) -> Callable[..., Any]:
+    """Return a function that gives aggregates in place of the group-bys of another one."""
+    return Aggregated(fn, kinds) if any(isinstance(kind, Groups) for kind in kinds) else fn
