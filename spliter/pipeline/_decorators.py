@@ -191,9 +191,12 @@ class AnnotatedModule:
 
     def __getattr__(self, name: str) -> Any:
         """Return a function, annotated if a table of annotations has it."""
-        value = getattr(self._module, name)
-        types = functions_of(self._name.partition(".")[0]).get(f"{self._name}.{name}")
-        made = value if types is None else splittable(value, **types)
+        found = functions_of(self._name.partition(".")[0]).get(f"{self._name}.{name}")
+        if isinstance(found, tuple):  # a function that the module does not have
+            value, found = found
+        else:
+            value = getattr(self._module, name)
+        made = value if found is None else splittable(value, **found)
         setattr(self, name, made)
         return made
 

@@ -64,9 +64,7 @@ CURRENT: Final = contextvars.ContextVar("spliter_pipeline_options", default=Opti
 
 
 @contextlib.contextmanager
-def options(
-    *, threads: Count | None = None, batch: Count | None = None
-) -> Iterator[None]:
+def options(*, threads: Count | None = None, batch: Count | None = None) -> Iterator[None]:
     """Set options of the pipelines that run inside the ``with`` block.
 
     Parameters

@@ -13,9 +13,12 @@ from importlib import metadata
 from typing import Any, Final
 
 from spliter._errors import AnnotationError
-from spliter.pipeline._annotations import skimage
+from spliter.pipeline._annotations import pandas, skimage
 
-TABLES: Final = {"skimage": skimage.FUNCTIONS}
+TABLES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "skimage": skimage.FUNCTIONS,
+    "pandas": pandas.FUNCTIONS,
+}
 """Annotations of a library's functions that come with this package."""
 
 GROUP: Final = "spliter.annotations"
@@ -23,13 +26,18 @@ GROUP: Final = "spliter.annotations"
 
 
 @functools.cache
-def functions_of(library: str) -> Mapping[str, Mapping[str, Any]]:
+def functions_of(library: str) -> Mapping[str, Any]:
     """Return the annotations of a library's functions, by their full names.
 
     Parameters
     ----------
     library : str
         Top-level module, such as ``"skimage"``.
+
+    Returns
+    -------
+    mapping of str to dict or (callable, dict)
+        Arguments of ``splittable``; with a function that the module itself does not have.
     """
     found = dict(TABLES.get(library, {}))
     for point in metadata.entry_points(group=GROUP, name=library):

@@ -13,7 +13,7 @@ import numpy as np
 from spliter._errors import AnnotationError
 from spliter.pipeline._calls.calls import Call, Node, Typing, UnforeseenResultError
 from spliter.pipeline._calls.metas import DTYPES, ArrayMeta, Meta, Shape
-from spliter.pipeline._calls.split_types import Axis, SplitType, Unknown, axis, broadcast
+from spliter.pipeline._calls.split_types import SplitType, Unknown, axis, broadcast
 
 MIN_EXTENT: Final = 64
 """Arrays of several axes are cut along the first axis in memory that has as many items; with fewer,
@@ -108,7 +108,9 @@ def _has_few_exponents(call: Call) -> bool:
     """Return whether an exponent stands for several elements: NumPy squares by some that are 2."""
     base, exponent = (_shape_of(each) if isinstance(each, Node) else () for each in call.args)
     data = call.args[1].data if exponent else None
-    return exponent != () and (exponent != base or (data is not None and 0 in data.strides))
+    if exponent == ():
+        return False
+    return exponent != broadcast_shape((base, exponent)) or (data is not None and 0 in data.strides)
 
 
 def _varies(fn: Callable[..., Any], array: Any) -> bool:
@@ -365,7 +367,9 @@ def _of_opaque(
     inputs: list[SplitType] = []
     pieces: list[int | str] = []
     lengths: set[int | None] = set()
-    keys = [key for key, each in (*enumerate(call.args), *call.kwargs.items()) if type(each) is Node]
+    keys = [
+        key for key, each in (*enumerate(call.args), *call.kwargs.items()) if type(each) is Node
+    ]
     for key, node, kind in zip(keys, call.inputs, known, strict=True):
         is_rows = kind is not None
         if kind is None and node in cut and not (node.meta is not None and node.meta.shape == ()):

@@ -25,15 +25,13 @@ class Filtered:
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return the typing by rows, if those of value and mask match."""
-        kinds = {*known}
-        lengths = {_length(node) for node, kind in zip(call.inputs, known, strict=True) if not kind}
-        kind = next(iter(kinds - {None}), axis(0))
-        is_unknown = isinstance(kind, Unknown)
-        fits = is_unknown or kind == axis(0)
-        if len(kinds - {None}) <= 1 and fits and len(lengths) <= 1 and 0 not in lengths:
-            if not (is_unknown and lengths):
-                made = Unknown(token_of(call.inputs[1], call))
-                yield Typing((kind, kind), (made,), next(iter(lengths), None))
+        kinds = {*known} - {None}
+        kind = next(iter(kinds), axis(0))
+        lengths = {_length(node) for node, have in zip(call.inputs, known, strict=True) if not have}
+        is_cut = not lengths if isinstance(kind, Unknown) else kind == axis(0)
+        if is_cut and len(kinds) <= 1 and len(lengths) <= 1 and 0 not in lengths:
+            made = Unknown(token_of(call.inputs[1], call))
+            yield Typing((kind, kind), (made,), next(iter(lengths), None))
 
 
 class Picked:

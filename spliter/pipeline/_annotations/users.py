@@ -12,6 +12,7 @@ import numpy as np
 
 from spliter._errors import AnnotationError
 from spliter.backend.contents import count_rows
+from spliter.pipeline._annotations.rows import MOST_CALLS
 from spliter.pipeline._calls.calls import Call, Node, Typing
 from spliter.pipeline._calls.metas import ArrayMeta, Meta, Shape
 from spliter.pipeline._calls.reductions import Nothing, first_step
@@ -69,6 +70,11 @@ class Declared:
         """Name of the function."""
         return str(getattr(self.fn, "__name__", self.fn))
 
+    @property
+    def first_step(self) -> Declared:
+        """What is called with pieces."""
+        return Declared(getattr(self.fn, "first_step", self.fn), self.rows)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, and check its results."""
         result = self.fn(*args, **kwargs)
@@ -86,7 +92,7 @@ class Declared:
             return np.empty((0, *[extent or 0 for extent in shape]), dtype)
         if type(value) is np.ndarray and value.dtype == dtype and value.shape[1:] == shape:
             return value
-        found = f"a {type(value).__name__}"
+        found = f"the type {type(value).__name__}"
         if isinstance(value, np.ndarray):
             found += f" of {value.dtype} and rows of shape {value.shape[1:]}"
         raise AnnotationError(
@@ -180,7 +186,10 @@ class CallTypes:
             takes_start = any(getattr(kind, "takes_start", False) for kind in outputs)
             if not token.has_positions and (takes_start or any(map(_has_items, outputs))):
                 return None
-        outputs = [Unknown(call.number) if kind == Unknown() else kind for kind in outputs]
+        outputs = [
+            Unknown(call.number + at * MOST_CALLS) if kind == Unknown() else kind
+            for at, kind in enumerate(outputs)
+        ]
         return tuple(inputs), tuple(outputs)
 
     def _loses_changes(self, call: Call, inputs: tuple[SplitType, ...]) -> bool:
@@ -208,9 +217,7 @@ class CallTypes:
             if not isinstance(kind, Broadcast | Unknown)
         }
         length = lengths.pop() if len(lengths) == 1 else None
-        return tuple(
-            [row and ArrayMeta((length, *row[0]), row[1], exact=False) for row in rows]
-        )
+        return tuple([row and ArrayMeta((length, *row[0]), row[1], exact=False) for row in rows])
 
     def _row(self, call: Call, kind: AnyType) -> tuple[Shape, np.dtype[Any]] | None:
         if not isinstance(kind, Rows) or not kind.is_declared:

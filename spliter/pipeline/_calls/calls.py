@@ -89,6 +89,10 @@ _CALLED: Final = frozenset({"call", "log"})
 """Ways to treat floating-point errors that call what the program has set."""
 
 
+class Elsewhere:
+    """Data of rows that are at the partitions of a Split."""
+
+
 class Node:
     """A value: an array or another object, or the result of a pending call."""
 
@@ -112,6 +116,11 @@ class Node:
     def is_pending(self) -> bool:
         """Whether its call has not run yet."""
         return self.call is not None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it has been computed, and its data is in this process."""
+        return self.call is None and not isinstance(self.data, Elsewhere)
 
     def finish(self, data: Any) -> None:
         """Set the result of its call, and release the call."""

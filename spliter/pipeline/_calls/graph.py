@@ -147,9 +147,7 @@ def needed(pending: Sequence[Call]) -> list[Call]:
     wanted = [
         call
         for call in pending
-        if call.writes
-        or not call.outputs
-        or any(node.is_held for _, node in call.live_outputs())
+        if call.writes or not call.outputs or any(node.is_held for _, node in call.live_outputs())
     ]
     return with_makers(wanted)
 

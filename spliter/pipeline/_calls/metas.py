@@ -70,6 +70,13 @@ def plain_array(value: Any) -> Any:
     return value.view(np.ndarray) if type(value) is np.memmap else value
 
 
+def is_frame(value: Any) -> bool:
+    """Return whether a value is a DataFrame, Series or Index of pandas; subclasses are not."""
+    kind = type(value)
+    is_pandas = kind.__module__.partition(".")[0] == "pandas"
+    return is_pandas and (hasattr(kind, "iloc") or hasattr(kind, "get_indexer"))
+
+
 def is_array(value: Any) -> TypeGuard[np.ndarray[Any, Any]]:
     """Return whether a value is an array whose calls can be captured.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from spliter._errors import AnnotationError
 from spliter.pipeline._calls.split_types import SplitType
@@ -107,5 +107,7 @@ class Reduction(SplitType):
 
 def first_step(fn: Callable[..., Any], outputs: Sequence[SplitType]) -> Callable[..., Any]:
     """Return what is called with a piece in place of a function with some results."""
+    if (own := getattr(fn, "first_step", None)) is not None:
+        return cast(Callable[..., Any], own)
     partials = [kind.partial for kind in outputs if isinstance(kind, Reduction)]
     return next(filter(None, partials), fn)

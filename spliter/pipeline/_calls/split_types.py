@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, SupportsIndex, TypeAlias
 
@@ -166,6 +166,15 @@ def axis(number: int) -> Axis:
     return Axis(number)
 
 
+def _dtype(dtype: Any) -> Any:
+    if dtype is None or dtype is np.floating:
+        return dtype
+    try:
+        return np.dtype(dtype)
+    except TypeError as error:
+        raise AnnotationError(f"Rows declares the dtype {dtype!r}: {error}; pass one") from error
+
+
 class Rows(Axis):
     """Arrays, frames, sparse matrices and lists, cut by rows; equal to ``Axis(0)``.
 
@@ -200,14 +209,20 @@ class Rows(Axis):
         self, like: str | None = None, *, dtype: Any = None, shape: tuple[int, ...] | None = None
     ) -> None:
         super().__init__(0)
-        if shape is not None and dtype is None and like is None:
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        if (
+            not isinstance(like, str | None)
+            or not (shape is None or all(type(each) is int and each >= 0 for each in sizes))
+            or (shape is not None and dtype is None and like is None)
+        ):
             raise AnnotationError(
-                f"Rows declares the shape {shape!r} without a dtype; pass dtype= too, or like="
+                f"Rows declares like={like!r}, dtype={dtype!r}, shape={shape!r}; pass the name of "
+                "an argument, or a dtype and the extents of one row, as Rows(dtype=float, "
+                "shape=(3,))"
             )
-        is_any = dtype is None or dtype is np.floating
         object.__setattr__(self, "like", like)
-        object.__setattr__(self, "dtype", dtype if is_any else np.dtype(dtype))
-        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "dtype", _dtype(dtype))
+        object.__setattr__(self, "shape", shape if shape is None else sizes)
 
     @property
     def is_declared(self) -> bool:
@@ -216,7 +231,8 @@ class Rows(Axis):
 
     def row_of(self, like: ArrayMeta | None) -> tuple[tuple[int | None, ...], Any]:
         """Return the shape and the dtype of a row, given the meta of `like`."""
-        dtype, shape = self.dtype, self.shape
+        dtype = self.dtype
+        shape: tuple[int | None, ...] | None = self.shape
         if like is not None:
             shape = like.shape[1:] if shape is None else shape
             is_float = like.dtype.kind == "f"

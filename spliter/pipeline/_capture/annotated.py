@@ -5,17 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MethodType
 from typing import Any
 
 import numpy as np
 
-from spliter._errors import AnnotationError, InvalidArgumentError
+from spliter._errors import AnnotationError
 from spliter._task_checks import check_task_function, name_of
 from spliter.pipeline._annotations.users import Annotated, CallTypes
 from spliter.pipeline._calls.calls import Call, Node, source
 from spliter.pipeline._calls.graph import Graph
+from spliter.pipeline._calls.groups import aggregated
 from spliter.pipeline._calls.reductions import Reduction
 from spliter.pipeline._calls.split_types import (
     AnyType,
@@ -27,7 +28,6 @@ from spliter.pipeline._calls.split_types import (
     Unknown,
     broadcast,
 )
-from spliter.pipeline._capture.array_calls import known
 from spliter.pipeline._capture.capture import add, as_argument, graph_of, plain, refused
 from spliter.pipeline._capture.lazy import Lazy, compute, computed, lazies_in
 
@@ -171,8 +171,9 @@ def splittable(
     def capture_or_call(*args: Any, **kwargs: Any) -> Any:
         if lazies_in((args, kwargs)):
             return capture_annotated(annotated, None, args, kwargs)
-        return fn(*args, **kwargs)
+        return annotated.fn(*args, **kwargs)
 
+    capture_or_call.__wrapped__ = annotated.fn  # which gives aggregates in place of group-bys
     capture_or_call.__spliter_annotated__ = annotated  # type: ignore[attr-defined]
     return capture_or_call
 
@@ -219,7 +220,7 @@ def _annotated(fn: Callable[..., Any], types: Mapping[str, Any], returns: Any) -
             )
     for kind in results:
         _check_result(name, kind, len(results))
-    return Annotated(fn, types, results, signature)
+    return Annotated(aggregated(fn, results), types, results, signature)
 
 
 def _check_result(name: str, kind: Any, results: int) -> None:

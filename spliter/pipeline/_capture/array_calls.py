@@ -11,14 +11,8 @@ from spliter.pipeline._annotations.arguments import arguments_of
 from spliter.pipeline._annotations.elementwise import ELEMENTWISE, UFUNC, Elementwise
 from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._calls.metas import is_array
-from spliter.pipeline._capture.capture import CLASSES, capture, plain, refused, wrap
+from spliter.pipeline._capture.capture import CLASSES, CONSTANTS, capture, plain, refused, wrap
 from spliter.pipeline._capture.lazy import Lazy, compute, lazies_in
-
-CONSTANTS: Final = (
-    *(bool, int, float, complex, str, bytes, type(None), type(...)),
-    *(np.generic, np.dtype, type),
-)
-"""Types of values that share no memory."""
 
 NEW_VALUE: Final = "write x = np.where(mask, new, x), or a new name for the changed value"
 """What to write in place of a change."""
@@ -37,7 +31,7 @@ def known(value: Any) -> Any:
     value : object
         Anything else is returned unchanged.
     """
-    if type(value) is not CLASSES[False] or value._node.is_pending:
+    if type(value) is not CLASSES[False] or not value._node.is_here:
         return value
     data = compute(value)
     return wrap(value._node, value._graph.root(), value._fixed) if is_array(data) else data
@@ -45,7 +39,7 @@ def known(value: Any) -> Any:
 
 def is_opaque(value: Any) -> bool:
     """Return whether a value is pending, and nothing is known of it."""
-    return type(value) is CLASSES[False] and value._node.is_pending
+    return type(value) is CLASSES[False] and not value._node.is_here
 
 
 def is_operand(value: Any) -> bool:
@@ -97,7 +91,7 @@ def check_out(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
         Arguments of the call.
     """
     outs = kwargs.get("out")
-    if outs is not None and outs != (None,):
+    if outs is not None and not (type(outs) is tuple and all(each is None for each in outs)):
         name = getattr(fn, "__name__", fn)
         raise refused(f"calls {name} with out=, which changes an array in place", NEW_VALUE)
 
@@ -150,9 +144,15 @@ def _of_empty(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of dtypes and numbers of axes, which asks arrays without rows."""
 
     def ask(*args: Any) -> Any:
-        return fn(*[each._node.meta.empty if isinstance(each, Lazy) else each for each in args])
+        return fn(*map(_empty, args))
 
     return ask
+
+
+def _empty(value: Any) -> Any:
+    """Return an array without rows like a lazy one; any other value unchanged."""
+    meta = value._node.meta if isinstance(value, Lazy) else None
+    return value if meta is None else meta.empty
 
 
 _OF_METAS: Final[Mapping[Any, Callable[..., Any]]] = {

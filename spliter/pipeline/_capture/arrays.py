@@ -14,17 +14,16 @@ import numpy as np
 from spliter.pipeline._annotations.elementwise import ASTYPE, ELEMENTWISE
 from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._annotations.rows import FILTERED, PICKED, filtered, picked
-from spliter.pipeline._calls.metas import DTYPES, ArrayMeta, is_array
+from spliter.pipeline._calls.metas import DTYPES, ArrayMeta
 from spliter.pipeline._capture.array_calls import (
     NEW_VALUE,
     capture_function,
     capture_operator,
     capture_ufunc,
-    is_opaque,
     is_operand,
     known,
 )
-from spliter.pipeline._capture.capture import CLASSES, capture, plain, refused, rewrapped
+from spliter.pipeline._capture.capture import CLASSES, CONSTANTS, capture, plain, refused, rewrapped
 from spliter.pipeline._capture.lazy import Lazy, compute, computed
 
 BINARY: Final = (
@@ -159,7 +158,7 @@ class LazyArray(Lazy):
         key, meta = known(key), self._meta
         if self._is_mask_of_rows(key):
             return capture(filtered, (self, key), {}, FILTERED)
-        if meta.shape and not meta.is_known and self._node.is_pending:
+        if meta.shape and not meta.is_known and not self._node.is_here:
             axes = written_out(key, self.ndim)
             if has_all_rows(axes):
                 picks = capture(picked, (self, axes), {}, PICKED)
@@ -310,12 +309,12 @@ _USUAL: Final = {int, float, np.ndarray, LazyArray, LazyValue}
 """Most frequent classes of operands: arrays of objects are refused later."""
 
 _UFUNCS: Final[dict[str, Any]] = {
-    **{"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide},
-    **{"floordiv": np.floor_divide, "mod": np.remainder, "pow": np.power, "matmul": np.matmul},
-    **{"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "neg": np.negative},
-    **{"lshift": np.left_shift, "rshift": np.right_shift, "eq": np.equal, "ne": np.not_equal},
-    **{"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal},
-    **{"pos": np.positive, "abs": np.absolute, "invert": np.invert},
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
+    "floordiv": np.floor_divide, "mod": np.remainder, "pow": np.power, "matmul": np.matmul,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "neg": np.negative,
+    "lshift": np.left_shift, "rshift": np.right_shift, "eq": np.equal, "ne": np.not_equal,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "pos": np.positive, "abs": np.absolute, "invert": np.invert,
 }
 
 
@@ -360,7 +359,7 @@ def _opaque_in_place(name: str) -> Callable[..., Any]:
 
     def change(self: LazyValue, other: Any) -> Any:
         found = self._evaluated()
-        if isinstance(found, LazyArray) or not isinstance(found, str | int | float | complex):
+        if not isinstance(found, CONSTANTS):
             raise refused(
                 f"changes a value in place by {name}=, of which no annotation declares the dtype",
                 f"{NEW_VALUE}, or declare it: returns=Rows(like=...)",

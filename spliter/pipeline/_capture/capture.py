@@ -12,12 +12,18 @@ import numpy as np
 from spliter._errors import InvalidArgumentError
 from spliter.pipeline._calls.calls import Annotation, Call, Node, UnforeseenResultError, source
 from spliter.pipeline._calls.graph import Graph
-from spliter.pipeline._calls.metas import ArrayMeta, is_array
+from spliter.pipeline._calls.metas import is_array
 from spliter.pipeline._calls.sites import Site
 from spliter.pipeline._capture.lazy import Lazy, compute, computed, lazies_in
 
 MAX_PENDING: Final = 10_000
 """Most calls that wait, each in some 2 kB; longer programs are evaluated on the way."""
+
+CONSTANTS: Final = (
+    *(bool, int, float, complex, str, bytes, type(None), type(...)),
+    *(np.generic, np.dtype, type),
+)
+"""Types of values that share no memory."""
 
 CLASSES: Final[dict[bool, type[Lazy]]] = {}
 """Classes of lazy values, by whether shape and dtype are known."""
@@ -120,7 +126,9 @@ def capture(
     try:
         return add(Call(fn, args, kwargs, annotation), graph)
     except UnforeseenResultError:
-        return plain(fn, tuple(given[: len(args)]), dict(zip(kwargs, given[len(args) :], strict=True)))
+        return plain(
+            fn, tuple(given[: len(args)]), dict(zip(kwargs, given[len(args) :], strict=True))
+        )
 
 
 def add(call: Call, graph: Graph) -> Any:
@@ -184,7 +192,14 @@ def rewrapped(result: Any, given: Sequence[Lazy]) -> Any:
         if all(one is other for one, other in zip(items, result, strict=True)):
             return result
         return result._make(items) if hasattr(result, "_make") else type(result)(items)
+    if not isinstance(result, CONSTANTS):  # it may hold their memory, as iterators do
+        _fix(given)
     return result
+
+
+def _fix(values: Sequence[Lazy]) -> None:
+    for each in values:
+        each._fixed = each._fixed or "a value of which a slice has been taken"
 
 
 def _as_lazy(array: Any, given: Sequence[Lazy]) -> Any:
@@ -192,8 +207,7 @@ def _as_lazy(array: Any, given: Sequence[Lazy]) -> Any:
     if shared and not array.flags.writeable:
         with contextlib.suppress(ValueError):  # the program must not change it, its caller may
             array.flags.writeable = any(each._node.data.flags.writeable for each in shared)
-    for each in shared:
-        each._fixed = each._fixed or "a value of which a slice has been taken"
+    _fix(shared)
     fixed = "a slice of another value" if shared else ""
     return wrap(source(array), given[0]._graph.root(), fixed)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from spliter.pipeline._calls.calls import source
 from spliter.pipeline._calls.graph import Graph
-from spliter.pipeline._calls.metas import is_array
+from spliter.pipeline._calls.metas import is_array, is_frame
 from spliter.pipeline._capture.capture import refused, wrap
 from spliter.pipeline._capture.lazy import Lazy, compute, with_items
 
@@ -73,7 +73,7 @@ def wrapped(value: Any, graph: Graph, made: dict[int, Any]) -> Any:
     """
     if id(value) in made:
         return made[id(value)]
-    if is_array(value):
+    if is_array(value) or is_frame(value):
         result = made[id(value)] = wrap(source(value), graph, ARGUMENT)
         return result
     if type(value) is list:

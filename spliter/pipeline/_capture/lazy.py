@@ -34,8 +34,9 @@ class Lazy:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Evaluate, and return the array, read-only unless it is a copy."""
-        found = np.array(read_only(compute(self)), dtype, copy=copy)
-        return found
+        if not copy:
+            self._fixed = self._fixed or "a value of which an array has been taken"
+        return np.array(read_only(compute(self)), dtype, copy=copy)
 
     def __copy__(self) -> Any:
         """Copy the value."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, TypeAlias, cast
@@ -113,12 +114,16 @@ def _run_stage(
     batches.run(collectors, recorder)
     for (_, _, node), collector in zip(program.results, collectors, strict=True):
         call = cast(Call, node.call)
-        with _noted(f"{call.place}, items 0 to {program.length}"):
-            with recorder.errstate(call.errstate, lambda call=call: call):
-                node.finish(collector.finish())
+        place = f"{call.place}, items 0 to {program.length}"
+        with _noted(place), recorder.errstate(call.errstate, functools.partial(_same, call)):
+            node.finish(collector.finish())
     for node, array in program.allocated:
         node.finish(array)
     return True
+
+
+def _same(call: Call) -> Call:
+    return call
 
 
 @contextlib.contextmanager

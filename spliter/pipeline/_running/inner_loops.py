@@ -189,7 +189,7 @@ def runner() -> Runner | None:
         return None
     try:
         address, code = compile_function(_MODULE, "run")
-    except Exception:
+    except Exception:  # noqa: BLE001 -- it is logged
         LOGGER.warning("pipelines use the Python driver, as LLVM failed", exc_info=True)
         return None
     pointer, number = ctypes.c_void_p, ctypes.c_int64

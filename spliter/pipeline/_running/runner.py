@@ -118,9 +118,7 @@ class Batches:
             stop = min(start + self.batch, self.program.length)
             try:
                 self._run(thread, start, stop, recorder)
-                for (register, *_), collector in zip(
-                    self.program.results, collectors, strict=True
-                ):
+                for (register, *_), collector in zip(self.program.results, collectors, strict=True):
                     collector.put(start, stop, thread.values[register])
             except BaseException as error:  # noqa: BLE001 -- raised by the thread that waits
                 self._stopped = True
