@@ -14,7 +14,8 @@ from spliter.pipeline._calls.reductions import Nothing
 from spliter.pipeline._calls.split_types import SplitType, without_empty
 
 COMBINED_BY: Final = {
-    **{"sum": "sum", "mean": "sum", "count": "sum", "size": "sum", "min": "min", "max": "max"},
+    **dict.fromkeys(("sum", "mean", "count", "size"), "sum"),
+    **{"min": "min", "max": "max"},
 }
 """Aggregates, and what combines those of pieces: a mean is that of sums and counts."""
 
@@ -126,22 +127,23 @@ class Groups(SplitType):
 
 def _sums(grouped: Any, counts: Any) -> Any:
     """Return the sums of groups, of integers as floats: as integers they could overflow."""
-    sums = grouped.sum()
-    columns = [sums] if sums.ndim == 1 else [sums.iloc[:, at] for at in range(sums.shape[1])]
-    kinds = {each.dtype.kind if isinstance(each.dtype, np.dtype) else "O" for each in columns}
+    frame = grouped.obj
+    dtypes = [frame.dtype] if counts.ndim == 1 else [*frame.dtypes[[*counts.columns]]]
+    kinds = {dtype.kind if isinstance(dtype, np.dtype) else "" for dtype in dtypes}
     if not kinds <= {*"iubf"}:
         raise AnnotationError(
             'Groups("mean") takes columns of numbers of NumPy\'s dtypes, and the group-by has '
-            f"sums of {', '.join(sorted({str(each.dtype) for each in columns}))}; select columns, "
-            "as frame.groupby(key)[columns], or convert them by astype(float)"
+            f"{', '.join(sorted({str(dtype) for dtype in dtypes}))}; select columns, as "
+            "frame.groupby(key)[columns], or convert them by astype(float)"
         )
     if kinds <= {"f"}:
-        return sums
+        return grouped.sum()
     rounded = (grouped.mean() * counts).round()  # exact up to 2**51
-    if sums.ndim == 1:
+    if "f" not in kinds:
         return rounded
-    for at, column in enumerate(columns):
-        if column.dtype.kind != "f":
+    sums = grouped.sum()
+    for at, dtype in enumerate(sums.dtypes):
+        if dtype.kind != "f":
             sums.isetitem(at, rounded.iloc[:, at])
     return sums
 
