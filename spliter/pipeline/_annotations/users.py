@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Mapping
@@ -122,7 +123,7 @@ class OfSomeRows:
         given = [args[key] if isinstance(key, int) else kwargs[key] for key in self.keys]
         if any(map(count_rows, given)):
             return self.fn(*args, **kwargs)
-        nothing = Nothing(lambda: self.fn(*args, **kwargs))
+        nothing = Nothing(functools.partial(self.fn, *args, **kwargs))
         return nothing if self.results == 1 else (nothing,) * self.results
 
 
@@ -267,7 +268,7 @@ def _concrete(kind: AnyType, generics: Mapping[str, SplitType], node: Node | Non
 
 def _length_of(node: Node, kind: SplitType, call: Call) -> int | None:
     """Return the number of items of an input; ``None`` if it is not known yet."""
-    if node.is_pending:
+    if not node.is_here:
         if isinstance(kind, Axis) and node.meta is not None:
             return node.meta.shape[kind.axis] if kind.axis < len(node.meta.shape) else None
         return None

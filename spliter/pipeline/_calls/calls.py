@@ -89,14 +89,10 @@ _CALLED: Final = frozenset({"call", "log"})
 """Ways to treat floating-point errors that call what the program has set."""
 
 
-class Elsewhere:
-    """Data of rows that are at the partitions of a Split."""
-
-
 class Node:
     """A value: an array or another object, or the result of a pending call."""
 
-    __slots__ = ("__weakref__", "call", "data", "lazy", "meta", "type")
+    __slots__ = ("__weakref__", "call", "data", "lazy", "meta", "rows", "type")
 
     def __init__(self, data: Any, call: Call | None, meta: Meta) -> None:
         self.data = data
@@ -104,6 +100,8 @@ class Node:
         self.meta = meta
         self.lazy: weakref.ref[Any] | None = None
         """The lazy value that the program sees; dead if the program has dropped it."""
+        self.rows: Any = None
+        """Where its rows are, if they are at the partitions of a Split."""
         self.type: SplitType | None = None
         """Of an argument of an annotated function: its type, which knows the bytes of a value."""
 
@@ -120,7 +118,7 @@ class Node:
     @property
     def is_here(self) -> bool:
         """Whether it has been computed, and its data is in this process."""
-        return self.call is None and not isinstance(self.data, Elsewhere)
+        return self.call is None and self.rows is None
 
     def finish(self, data: Any) -> None:
         """Set the result of its call, and release the call."""

@@ -15,7 +15,8 @@ from spliter.pipeline._calls.split_types import SplitType, without_empty
 
 COMBINED_BY: Final = {
     **dict.fromkeys(("sum", "mean", "count", "size"), "sum"),
-    **{"min": "min", "max": "max"},
+    "min": "min",
+    "max": "max",
 }
 """Aggregates, and what combines those of pieces: a mean is that of sums and counts."""
 
