@@ -17,13 +17,12 @@ from spliter._split import Split
 from spliter._task_checks import check_task_function, name_of
 from spliter.pipeline._annotations import functions_of
 from spliter.pipeline._calls.calls import source
-from spliter.pipeline._calls.graph import Graph
 from spliter.pipeline._calls.metas import is_array
 from spliter.pipeline._calls.split_types import share_of
 from spliter.pipeline._capture import arrays  # noqa: F401 -- registers the classes
-from spliter.pipeline._capture.annotated import annotated_of, capture_annotated, splittable
+from spliter.pipeline._capture.annotated import captured, splittable
 from spliter.pipeline._capture.capture import wrap
-from spliter.pipeline._capture.containers import ARGUMENT, settled, wrapped
+from spliter.pipeline._capture.containers import ARGUMENT, settled
 from spliter.pipeline._capture.lazy import lazies_in
 from spliter.pipeline._options import CURRENT, plain_nbytes
 from spliter.pipeline._running.evaluate import LocalGraph
@@ -109,32 +108,6 @@ def _run(
         # All values were small: next time, arguments of this size need not be captured.
         small.share = max(small.share, share)
     return result
-
-
-def captured(
-    fn: Callable[..., Any], graph: Graph, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Run a function on lazy arguments; return what it returns, not evaluated.
-
-    Parameters
-    ----------
-    fn : callable
-    graph : Graph
-        Of the arguments.
-    args, kwargs
-        Arguments, of which arrays become lazy, also in lists, tuples and dicts.
-    """
-    made: dict[int, Any] = {}
-    lazies = tuple([wrapped(each, graph, made) for each in args])
-    named = {name: wrapped(each, graph, made) for name, each in kwargs.items()}
-    annotated = annotated_of(fn)
-    try:
-        if annotated is not None:
-            return capture_annotated(annotated, graph, lazies, named)
-        return fn(*lazies, **named)
-    except BaseException as error:
-        graph.root().fail(error)
-        raise
 
 
 def _largest_share(value: Any, seen: set[int] | None = None) -> float:

@@ -29,6 +29,7 @@ from spliter.pipeline._calls.split_types import (
     broadcast,
 )
 from spliter.pipeline._capture.capture import add, as_argument, graph_of, plain, refused
+from spliter.pipeline._capture.containers import wrapped
 from spliter.pipeline._capture.lazy import Lazy, compute, computed, lazies_in
 
 
@@ -186,6 +187,32 @@ def annotated_of(fn: Callable[..., Any]) -> Annotated | None:
         return annotated
     bound = MethodType(annotated.fn, method.__self__)  # fills its first parameter
     return replace(annotated, fn=bound, signature=inspect.signature(bound))
+
+
+def captured(
+    fn: Callable[..., Any], graph: Graph, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Run a function on lazy arguments; return what it returns, not evaluated.
+
+    Parameters
+    ----------
+    fn : callable
+    graph : Graph
+        Of the arguments.
+    args, kwargs
+        Arguments, of which arrays become lazy, also in lists, tuples and dicts.
+    """
+    made: dict[int, Any] = {}
+    lazies = tuple([wrapped(each, graph, made) for each in args])
+    named = {name: wrapped(each, graph, made) for name, each in kwargs.items()}
+    annotated = annotated_of(fn)
+    try:
+        if annotated is not None:
+            return capture_annotated(annotated, graph, lazies, named)
+        return fn(*lazies, **named)
+    except BaseException as error:
+        graph.root().fail(error)
+        raise
 
 
 def _annotated(fn: Callable[..., Any], types: Mapping[str, Any], returns: Any) -> Annotated:

@@ -1,0 +1,124 @@
+"""Check that all blocks of a collection are what the pipeline was planned for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spliter._errors import InvalidArgumentError
+from spliter.backend.contents import (
+    column_names,
+    count_rows,
+    order_columns,
+    same_columns_advice,
+)
+from spliter.pipeline._calls.metas import ArrayMeta, Meta, is_array, is_frame, plain_array
+
+
+def members_of(block: Any) -> tuple[Any, ...]:
+    """Return the blocks of aligned collections."""
+    return block if isinstance(block, tuple) else (block,)
+
+
+def example_of(block: Any, whose: str) -> Any:
+    """Return no rows of a block, which stand for its kind.
+
+    Parameters
+    ----------
+    block : object
+    whose : str
+        What it is, for the error.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is neither an array nor a frame, or is one of a subclass, such as a masked array.
+    """
+    if is_array(block):
+        return plain_array(block)[:0].copy()
+    if is_frame(block):
+        return block[:0]
+    kind = f"{type(block).__module__.partition('.')[0]}.{type(block).__name__}"
+    if isinstance(block, np.ma.MaskedArray):
+        kind = f"masked array ({kind})"
+    elif isinstance(block, np.ndarray):
+        kind += f" of {block.dtype} with {block.ndim} axes"
+    raise InvalidArgumentError(
+        f"{whose} is a {kind}, and a pipeline over a Split takes plain NumPy arrays of numbers, "
+        "flags and dates, and DataFrames, Series and Indexes of pandas; convert the blocks, or "
+        "call it in a task, on each block"
+    )
+
+
+def meta_of_rows(example: Any) -> Meta:
+    """Return what is known of the rows of a collection."""
+    if isinstance(example, np.ndarray):
+        return ArrayMeta((None, *example.shape[1:]), example.dtype)
+    return None
+
+
+def checked(block: Any, examples: tuple[Any, ...], index: Any) -> tuple[Any, ...]:
+    """Return the members of a block, with columns in the order of the examples.
+
+    Parameters
+    ----------
+    block : object
+    examples : tuple of array or frame
+        No rows of each member, by which the pipeline was planned.
+    index : tuple of int
+        Of the block.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If kind, dtype, width or columns differ.
+    """
+    pairs = zip(members_of(block), examples, strict=True)
+    return tuple([_checked(member, example, index) for member, example in pairs])
+
+
+def _checked(member: Any, example: Any, index: Any) -> Any:
+    found = example_of(member, f"block {index}")
+    names = column_names(example)
+    if names is not None and column_names(found) is not None:
+        advice = same_columns_advice(column_names(found), names)
+        member, found = (
+            order_columns(each, names, f"block {index}", advice) for each in (member, found)
+        )
+    here, there = _layout(found), _layout(example)
+    if here == there:
+        return plain_array(member)
+    if here[0] == there[0] and not count_rows(member):
+        return example
+    raise InvalidArgumentError(
+        f"block {index} is {_difference(here, there)}, and the pipeline was planned for "
+        f"{_difference(there, here)}, which the collection names or its first block has; convert "
+        "the blocks to one kind, dtype and width"
+    )
+
+
+def _layout(value: Any) -> tuple[str, Any]:
+    """Return what all blocks have in common: the kind, and dtypes and width."""
+    if isinstance(value, np.ndarray):
+        return "an array", f"{value.dtype.str[0].strip('=|<')}{value.dtype}, {value.shape[1:]}"
+    if value.ndim == 2:
+        return "a DataFrame", [*zip(value.columns, map(_name, value.dtypes), strict=True)]
+    return "a Series" if hasattr(value, "iloc") else "an Index", _name(value.dtype)
+
+
+def _name(dtype: Any) -> str:
+    return "category" if hasattr(dtype, "categories") else str(dtype)
+
+
+def _difference(one: tuple[str, Any], other: tuple[str, Any]) -> str:
+    """Return the kind of a block, and what of it the other one has not."""
+    kind, layout = one
+    if isinstance(layout, list):
+        layout = ", ".join(
+            f"{name!r}: {dtype}" for name, dtype in layout if (name, dtype) not in other[1]
+        )
+    elif kind == "an array":
+        dtype, _, shape = layout.partition(", ")
+        return f"an array of {dtype} with rows of shape {shape}"
+    return f"{kind} of {layout}"
