@@ -69,7 +69,7 @@ def token_of(mask: Node, call: Call) -> int:
     """
     maker = mask.call
     if maker is None:
-        return call.number
+        return call.number if mask.rows is None else cast(int, mask.rows.token)
     at = next(at for at, node in maker.live_outputs() if node is mask)
     return -2 - maker.number - at * MOST_CALLS
 

@@ -22,7 +22,7 @@ class Ref:
     number: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Unfinished:
     """Annotation of a call whose reductions are combined at the client: it makes partial results.
 
@@ -31,15 +31,13 @@ class Unfinished:
     annotation : Annotation
     combines : tuple of bool
         Whether each result is one of a reduction.
+    scratch : bool
+        That of the annotation.
     """
 
     annotation: Annotation
     combines: tuple[bool, ...]
-
-    @property
-    def scratch(self) -> bool:
-        """Whether memory of the inputs can be reused."""
-        return self.annotation.scratch
+    scratch: bool
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return the typings of the annotation that cut the rows, without the last step."""
@@ -64,7 +62,7 @@ class SentCall:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     annotation: Annotation
-    errstate: dict[str, Any]
+    errstate: Any
     line: tuple[str, int]
     takes_start: bool
     outputs: tuple[int | None, ...]
@@ -94,10 +92,14 @@ class SentCall:
         fn, annotation = call.fn, call.annotation
         combines = tuple([kind.combines for kind in typing.outputs])
         if any(combines):
-            fn, annotation = first_step(fn, typing.outputs), Unfinished(annotation, combines)
+            fn, annotation = (
+                first_step(fn, typing.outputs),
+                Unfinished(annotation, combines, annotation.scratch),
+            )
         if combines and all(combines):
-            given = (*enumerate(call.args), *call.kwargs.items())
-            fn = OfSomeRows(fn, tuple([key for key, each in given if each in rows]), len(combines))
+            given: Iterable[tuple[int | str, Any]] = (*enumerate(call.args), *call.kwargs.items())
+            cut = [key for key, each in given if isinstance(each, Node) and each in rows]
+            fn = OfSomeRows(fn, tuple(cut), len(combines))
         takes_start = any(getattr(kind, "takes_start", False) for kind in typing.outputs)
         line = (call.site.filename, call.site.lineno)
         return cls(fn, args, kwargs, annotation, {**call.errstate}, line, takes_start, outputs)

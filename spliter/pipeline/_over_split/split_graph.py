@@ -11,7 +11,8 @@ from spliter._errors import InvalidArgumentError, WholeArrayError
 from spliter._partition import Partition
 from spliter._results import gather, reduce
 from spliter._split import Split
-from spliter.pipeline._calls.calls import Call, Node, Typing
+from spliter.pipeline._annotations.rows import token_of
+from spliter.pipeline._calls.calls import NUMBERS, Call, Node, Typing
 from spliter.pipeline._calls.graph import Graph, with_makers
 from spliter.pipeline._calls.sites import Site
 from spliter.pipeline._calls.split_types import Axis, Broadcast, SplitType, Unknown
@@ -38,11 +39,14 @@ class Rows:
         Split.
     output : int
         Which of the results of the pass; of the collections.
+    token : int
+        Identifies the rows that it chooses, if it is a mask.
     """
 
     kind: SplitType
     futures: list[Any]
     output: int
+    token: int
 
 
 class SplitGraph(Graph):
@@ -65,7 +69,7 @@ class SplitGraph(Graph):
         self.examples = examples
         self.members = [Node(None, None, meta_of_rows(each)) for each in examples]
         for at, node in enumerate(self.members):
-            node.rows = Rows(ROWS, [], at)
+            node.rows = Rows(ROWS, [], at, -2 - next(NUMBERS))
 
     def run(self, calls: list[Call], kept: set[Node]) -> None:
         """Run calls in as many passes as they need."""
@@ -136,7 +140,8 @@ class SplitGraph(Graph):
             [(numbers[node], merger) for node, merger in reductions.items()],
         )
         for output, node in enumerate(rows):
-            node.rows, node.call = Rows(made[node][1], futures, output), None
+            call, kind = made[node]
+            node.rows, node.call = Rows(kind, futures, output, token_of(node, call)), None
         if reductions:
             self._merge(reductions, futures, len(rows))
 
