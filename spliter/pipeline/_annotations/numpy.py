@@ -202,9 +202,9 @@ class Roll(Along):
 
     def _cut_along(self, kind: Axis | Unknown, call: Call, axes: tuple[int, ...]) -> Typing | None:
         """Return the typing for an argument that is cut along an axis."""
-        if isinstance(kind, Unknown) or not self._is_along_one(call, axes):
+        if not self._is_along_one(call, axes) or (isinstance(kind, Unknown) and 0 in axes):
             return None
-        if kind.axis in axes:
+        if isinstance(kind, Axis) and kind.axis in axes:
             moved, data = Shifted(kind.axis, call.kwargs["shift"]), call.inputs[0].data
             fn = _as_it_is if data is None or data.flags.forc else _in_order
             return Typing((moved,), (kind,), _shape(call)[kind.axis], fn)

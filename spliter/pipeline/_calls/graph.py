@@ -57,6 +57,16 @@ class Graph:
         """
         return None
 
+    def learn(self, node: Node) -> bool:
+        """Evaluate a value of which nothing is known; return whether it is an array elsewhere.
+
+        Parameters
+        ----------
+        node : Node
+            Whose meta is set then.
+        """
+        return False
+
     def root(self) -> Graph:
         """Return the graph that this one has been merged into, or itself."""
         graph = self

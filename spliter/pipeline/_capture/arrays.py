@@ -23,7 +23,15 @@ from spliter.pipeline._capture.array_calls import (
     is_operand,
     known,
 )
-from spliter.pipeline._capture.capture import CLASSES, CONSTANTS, capture, plain, refused, rewrapped
+from spliter.pipeline._capture.capture import (
+    CLASSES,
+    CONSTANTS,
+    capture,
+    plain,
+    refused,
+    rewrapped,
+    wrap,
+)
 from spliter.pipeline._capture.lazy import Lazy, compute, computed
 
 BINARY: Final = (
@@ -58,6 +66,9 @@ class LazyValue(Lazy):
         raise refused("sets elements of a value in place", NEW_VALUE)
 
     def _evaluated(self) -> Any:
+        graph = self._graph.root()
+        if graph.is_over_split and graph.learn(self._node):
+            return wrap(self._node, graph, self._fixed)
         compute(self)
         return known(self)
 
@@ -166,9 +177,10 @@ class LazyArray(Lazy):
         return plain(operator.getitem, (self, key), {})
 
     def _is_mask_of_rows(self, key: Any) -> bool:
-        is_mask = isinstance(key, LazyArray | np.ndarray) and key.dtype == bool and key.ndim == 1
-        shape = key._meta.shape if isinstance(key, LazyArray) else np.shape(key)
-        return is_mask and self._meta.shape[:1] == shape != ()
+        if not (isinstance(key, LazyArray | np.ndarray) and key.dtype == bool and key.ndim == 1):
+            return False
+        shape = key._meta.shape if isinstance(key, LazyArray) else key.shape
+        return self._meta.shape[:1] == shape
 
     def _sliced(self, found: Any) -> Any:
         self._fixed = self._fixed or "a value of which a slice has been taken"
@@ -309,12 +321,29 @@ _USUAL: Final = {int, float, np.ndarray, LazyArray, LazyValue}
 """Most frequent classes of operands: arrays of objects are refused later."""
 
 _UFUNCS: Final[dict[str, Any]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
-    "floordiv": np.floor_divide, "mod": np.remainder, "pow": np.power, "matmul": np.matmul,
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "neg": np.negative,
-    "lshift": np.left_shift, "rshift": np.right_shift, "eq": np.equal, "ne": np.not_equal,
-    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "pos": np.positive, "abs": np.absolute, "invert": np.invert,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power,
+    "matmul": np.matmul,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "neg": np.negative,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "pos": np.positive,
+    "abs": np.absolute,
+    "invert": np.invert,
 }
 
 

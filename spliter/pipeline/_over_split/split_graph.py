@@ -20,7 +20,7 @@ from spliter.pipeline._options import CURRENT
 from spliter.pipeline._over_split.blocks import meta_of_rows
 from spliter.pipeline._over_split.partials import Merger, combine
 from spliter.pipeline._over_split.programs import Kept, Program, SentCall
-from spliter.pipeline._over_split.tasks import example_of_result, partials, run_pass
+from spliter.pipeline._over_split.tasks import example_of_result, partials, rows_of_result, run_pass
 from spliter.pipeline._running.evaluate import run_calls
 
 ROWS: Final = Unknown(-1)
@@ -144,6 +144,8 @@ class SplitGraph(Graph):
             node.rows, node.call = Rows(kind, futures, output, token_of(node, call)), None
         if reductions:
             self._merge(reductions, futures, len(rows))
+        elif not rows:  # functions that return nothing
+            gather(futures)
 
     def _submit(
         self,
@@ -201,15 +203,36 @@ class SplitGraph(Graph):
         )
 
     def length(self, node: Node) -> int | None:
-        """Return the number of rows, if they are all of the Split, or ``None``."""
+        """Return the number of rows, counted where they are; ``None`` if it has none."""
         kinds: dict[Node, SplitType] = {}
         for call in with_makers([] if node.call is None else [node.call]):
             if any(each in kinds or each.rows for each in call.inputs):
                 self._place(call, kinds)
-        if (node.rows.kind if node.rows else kinds.get(node)) != ROWS:
+        kind = node.rows.kind if node.rows else kinds.get(node)
+        if kind == ROWS:
+            self._open_split().resolve_item_indexes()
+            return sum(cast(int, partition.shape[0]) for partition in self.partitions)
+        if kind is None:
             return None
-        self._open_split().resolve_item_indexes()
-        return sum(cast(int, partition.shape[0]) for partition in self.partitions)
+        self.evaluate()
+        pairs = zip(self.partitions, node.rows.futures, strict=True)
+        return int(sum(gather([p.submit(rows_of_result, f, node.rows.output) for p, f in pairs])))
+
+    def learn(self, node: Node) -> bool:
+        """Evaluate a value of which nothing is known; return whether it is an array elsewhere."""
+        self.evaluate()
+        if node.rows and node.rows.futures and node.meta is None:
+            node.meta = meta_of_rows(self._example(node.rows.futures, node.rows.output))
+        return node.rows is not None and node.meta is not None
+
+    def _example(self, futures: Sequence[Any], output: int) -> Any:
+        """Return no rows of a result of a pass: of the first partition that has made some."""
+        example = None
+        for partition, future in zip(self.partitions, futures, strict=True):
+            ((example, has_rows),) = gather([partition.submit(example_of_result, future, output)])
+            if has_rows:
+                break
+        return example
 
     def collection_of(self, node: Node) -> Any:
         """Return the collection of a value with rows, blocked like the Split."""
@@ -218,11 +241,7 @@ class SplitGraph(Graph):
         if not futures:  # a collection of the Split, whose blocks tasks check
             number = {node: 0}
             futures, output = self._submit(number, [], [Kept(0, "the Split", True)], []), 0
-        if node.meta is None:
-            first = self.partitions[0].submit(example_of_result, futures[0], output)
-            (example,) = gather([first])
-        else:
-            example = node.meta.empty
+        example = self._example(futures, output) if node.meta is None else node.meta.empty
         return split.assemble(
             zip(self.partitions, futures, strict=True),
             meta=example,

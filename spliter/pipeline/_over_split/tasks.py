@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from spliter._errors import AnnotationError
 from spliter._partition import Partition
 from spliter.backend.contents import count_rows, has_rows
 from spliter.pipeline._calls.calls import Call, Node, source
+from spliter.pipeline._calls.metas import is_frame
 from spliter.pipeline._options import CURRENT, Options
 from spliter.pipeline._over_split.blocks import checked, example_of, members_of
 from spliter.pipeline._over_split.partials import Run
@@ -90,12 +93,14 @@ def _at(first: int, partial: Any, *args: Any, start: int = 0, **kwargs: Any) -> 
 
 
 def _checked(value: Any, kept: Kept, rows: int) -> Any:
-    """Return a result with rows, after counting them."""
-    if not has_rows(value) or (kept.has_all and count_rows(value) != rows):
-        found = f"{count_rows(value)} items" if has_rows(value) else f"a {type(value).__name__}"
+    """Return a result with rows, if it is an array or a frame, after counting them."""
+    is_array = type(value) is np.ndarray and value.ndim > 0
+    found = f"{count_rows(value)} items" if has_rows(value) else "one"
+    if not (is_array or is_frame(value)) or (kept.has_all and count_rows(value) != rows):
         raise AnnotationError(
-            f"{kept.name} returned {found} for a block of {rows}; annotate the result as unknown "
-            "if it drops items, or as a Reduction if it combines them"
+            f"{kept.name} returned a {type(value).__name__} of {found} for a block of {rows}; a "
+            "result with rows over a Split is a plain array or a frame, with as many rows as the "
+            "block unless it is annotated as unknown; correct the function or its annotation"
         )
     return value
 
@@ -112,7 +117,14 @@ def examples_of(partition: Partition) -> tuple[Any, ...]:
     )
 
 
-def example_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> Any:
-    """Return no rows of a result of a pass; runs where it is."""
-    blocks = result[output]
-    return example_of(next(filter(count_rows, blocks), blocks[0]), "a result")
+def rows_of_result(partition: Partition, result: tuple[Any, ...], output: int) -> int:
+    """Return the number of rows of a result of a pass; runs where it is."""
+    return sum(map(count_rows, result[output]))
+
+
+def example_of_result(
+    partition: Partition, result: tuple[Any, ...], output: int
+) -> tuple[Any, bool]:
+    """Return no rows of a result of a pass, and whether it has some; runs where it is."""
+    block = next(filter(count_rows, result[output]), result[output][0])
+    return block[:0], count_rows(block) > 0
