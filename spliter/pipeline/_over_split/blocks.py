@@ -101,7 +101,7 @@ def _checked(member: Any, example: Any, index: Any) -> Any:
 def _layout(value: Any) -> tuple[str, Any]:
     """Return what all blocks have in common: the kind, and dtypes and width."""
     if isinstance(value, np.ndarray):
-        return "an array", f"{value.dtype.str[0].strip('=|<')}{value.dtype}, {value.shape[1:]}"
+        return "an ndarray", f"{value.dtype.str[0].strip('=|<')}{value.dtype}, {value.shape[1:]}"
     if value.ndim == 2:
         return "a DataFrame", [*zip(value.columns, map(_name, value.dtypes), strict=True)]
     return "a Series" if hasattr(value, "iloc") else "an Index", _name(value.dtype)
@@ -113,12 +113,11 @@ def _name(dtype: Any) -> str:
 
 def _difference(one: tuple[str, Any], other: tuple[str, Any]) -> str:
     """Return the kind of a block, and what of it the other one has not."""
-    kind, layout = one
+    (kind, layout), (_, others) = one, other
     if isinstance(layout, list):
-        layout = ", ".join(
-            f"{name!r}: {dtype}" for name, dtype in layout if (name, dtype) not in other[1]
-        )
-    elif kind == "an array":
+        own = [each for each in layout if not isinstance(others, list) or each not in others]
+        layout = ", ".join(f"{name!r}: {dtype}" for name, dtype in own)
+    elif kind == "an ndarray":
         dtype, _, shape = layout.partition(", ")
-        return f"an array of {dtype} with rows of shape {shape}"
+        return f"an ndarray of {dtype} with rows of shape {shape}"
     return f"{kind} of {layout}"

@@ -22,6 +22,29 @@ class Ref:
     number: int
 
 
+@dataclass(frozen=True)
+class Step:
+    """What is called in place of a function, under its name.
+
+    Parameters
+    ----------
+    fn : callable
+    name : str
+    """
+
+    fn: Callable[..., Any]
+    name: str
+
+    @property
+    def __name__(self) -> str:
+        """Name of the function."""
+        return self.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it."""
+        return self.fn(*args, **kwargs)
+
+
 @dataclass
 class Unfinished:
     """Annotation of a call whose reductions are combined at the client: it makes partial results.
@@ -100,6 +123,8 @@ class SentCall:
             given: Iterable[tuple[int | str, Any]] = (*enumerate(call.args), *call.kwargs.items())
             cut = [key for key, each in given if isinstance(each, Node) and each in rows]
             fn = OfSomeRows(fn, tuple(cut), len(combines))
+        if any(combines):
+            fn = Step(fn, call.name)
         takes_start = any(getattr(kind, "takes_start", False) for kind in typing.outputs)
         line = (call.site.filename, call.site.lineno)
         return cls(fn, args, kwargs, annotation, {**call.errstate}, line, takes_start, outputs)

@@ -18,7 +18,7 @@ from spliter.pipeline._calls.metas import is_frame
 from spliter.pipeline._options import CURRENT, Options
 from spliter.pipeline._over_split.blocks import checked, example_of, members_of
 from spliter.pipeline._over_split.partials import Run
-from spliter.pipeline._over_split.programs import Kept, Program
+from spliter.pipeline._over_split.programs import Kept, Program, Step
 from spliter.pipeline._running.evaluate import run_calls
 
 
@@ -80,7 +80,9 @@ def _run_block(program: Program, values: dict[int, Any], start: int) -> dict[int
     nodes: dict[int, Node] = {at: source(each) for at, each in {**program.wholes, **values}.items()}
     calls: list[Call] = []
     for each in program.calls:
-        fn = functools.partial(_at, start, each.fn) if each.takes_start else each.fn
+        fn = each.fn
+        if each.takes_start:
+            fn = Step(functools.partial(_at, start, fn), fn.__name__)
         calls.append(each.call(nodes, fn))
     wanted = {*[kept.number for kept in program.rows], *[at for at, _ in program.reductions]}
     run_calls(calls, {nodes[at] for at in wanted}, CURRENT.get())
