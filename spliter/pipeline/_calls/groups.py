@@ -62,13 +62,7 @@ class Groups(SplitType):
             )
 
     def checked(self, grouped: Any, name: str) -> Any:
-        """Return a group-by whose aggregates can be combined.
-
-        Parameters
-        ----------
-        grouped : object
-            What the function `name` has returned.
-        """
+        """Return what the function `name` has returned, if it is a group-by to be combined."""
         if not (hasattr(grouped, "ngroups") and hasattr(grouped, self.aggregate)):
             wrong = f"a {type(grouped).__name__}"
         elif not (getattr(grouped, "as_index", True) and getattr(grouped, "sort", True)):
@@ -151,14 +145,7 @@ def _sums(grouped: Any, counts: Any) -> Any:
 
 @dataclass(frozen=True)
 class Aggregated:
-    """A function that returns group-bys, and the aggregates of its annotation.
-
-    Parameters
-    ----------
-    fn : callable
-    kinds : tuple of split type
-        Of its results.
-    """
+    """A function that returns group-bys, and the types of its results."""
 
     fn: Callable[..., Any]
     kinds: tuple[Any, ...]

@@ -22,19 +22,7 @@ def members_of(block: Any) -> tuple[Any, ...]:
 
 
 def example_of(block: Any, whose: str) -> Any:
-    """Return no rows of a block, which stand for its kind.
-
-    Parameters
-    ----------
-    block : object
-    whose : str
-        What it is, for the error.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is neither an array nor a frame, or is one of a subclass, such as a masked array.
-    """
+    """Return no rows of a block, which stand for its kind."""
     if is_array(block):
         return plain_array(block)[:0].copy()
     if is_frame(block):
@@ -59,21 +47,7 @@ def meta_of_rows(example: Any) -> Meta:
 
 
 def checked(block: Any, examples: tuple[Any, ...], index: Any) -> tuple[Any, ...]:
-    """Return the members of a block, with columns in the order of the examples.
-
-    Parameters
-    ----------
-    block : object
-    examples : tuple of array or frame
-        No rows of each member, by which the pipeline was planned.
-    index : tuple of int
-        Of the block.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If kind, dtype, width or columns differ.
-    """
+    """Return the members of a block, with columns in the order of the examples."""
     pairs = zip(members_of(block), examples, strict=True)
     return tuple([_checked(member, example, index) for member, example in pairs])
 

@@ -22,12 +22,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Partial(SplitType):
-    """A result of which only the partial one is made.
-
-    Parameters
-    ----------
-    kind : Reduction or Groups
-    """
+    """A result of which only the partial one is made."""
 
     combines: ClassVar[bool] = True
     kind: Any
@@ -44,14 +39,7 @@ class Partial(SplitType):
 
 @dataclass(frozen=True)
 class Merger:
-    """How the client gets the result of a reduction.
-
-    Parameters
-    ----------
-    kind : Reduction or Groups
-    errstate : dict of str to str
-        Of the call.
-    """
+    """How the client gets the result of a reduction."""
 
     kind: Any
     errstate: dict[str, Any]
@@ -67,11 +55,6 @@ class Merger:
 
     def combine_runs(self, runs: Iterable[Run]) -> list[Run]:
         """Combine the partial results of blocks that follow each other; if commutative, of all.
-
-        Parameters
-        ----------
-        runs : iterable of Run
-            In any order, of different blocks.
 
         Examples
         --------

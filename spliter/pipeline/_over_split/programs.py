@@ -24,13 +24,7 @@ class Ref:
 
 @dataclass(frozen=True)
 class Step:
-    """What is called in place of a function, under its name.
-
-    Parameters
-    ----------
-    fn : callable
-    name : str
-    """
+    """What is called in place of a function, under its name."""
 
     fn: Callable[..., Any]
     name: str
@@ -47,16 +41,7 @@ class Step:
 
 @dataclass
 class Unfinished:
-    """Annotation of a call whose reductions are combined at the client: it makes partial results.
-
-    Parameters
-    ----------
-    annotation : Annotation
-    combines : tuple of bool
-        Whether each result is one of a reduction.
-    scratch : bool
-        That of the annotation.
-    """
+    """Annotation of a call whose reductions the client combines: it makes partial results."""
 
     annotation: Annotation
     combines: tuple[bool, ...]
@@ -95,18 +80,7 @@ class SentCall:
     def of(
         cls, call: Call, typing: Typing, rows: set[Node], number_of: Callable[[Node], int]
     ) -> SentCall:
-        """Return the form of a call.
-
-        Parameters
-        ----------
-        call : Call
-        typing : Typing
-            How the rows are cut.
-        rows : set of Node
-            Inputs that are cut.
-        number_of : callable
-            Returns the number of a value.
-        """
+        """Return the form of a call."""
         live = dict(call.live_outputs())
         outputs = tuple(
             [number_of(live[at]) if at in live else None for at in range(len(call.outputs))]
@@ -115,30 +89,17 @@ class SentCall:
         fn, annotation = call.fn, call.annotation
         combines = tuple([kind.combines for kind in typing.outputs])
         if any(combines):
-            fn, annotation = (
-                first_step(fn, typing.outputs),
-                Unfinished(annotation, combines, annotation.scratch),
-            )
-        if combines and all(combines):
-            given: Iterable[tuple[int | str, Any]] = (*enumerate(call.args), *call.kwargs.items())
-            cut = [key for key, each in given if isinstance(each, Node) and each in rows]
-            fn = OfSomeRows(fn, tuple(cut), len(combines))
-        if any(combines):
+            annotation = Unfinished(annotation, combines, annotation.scratch)
+            fn = first_step(fn, typing.outputs)
+            if all(combines):
+                fn = OfSomeRows(fn, _keys_of(call, rows), len(combines))
             fn = Step(fn, call.name)
         takes_start = any(getattr(kind, "takes_start", False) for kind in typing.outputs)
         line = (call.site.filename, call.site.lineno)
         return cls(fn, args, kwargs, annotation, {**call.errstate}, line, takes_start, outputs)
 
     def call(self, nodes: dict[int, Node], fn: Callable[..., Any]) -> Call:
-        """Return the call on the values of a block.
-
-        Parameters
-        ----------
-        nodes : dict of int to Node
-            By number; results are added.
-        fn : callable
-            Called in place of the function.
-        """
+        """Return the call on the values of a block."""
 
         def filled(value: Any) -> Any:
             return nodes[value.number] if isinstance(value, Ref) else value
@@ -153,49 +114,34 @@ class SentCall:
         return call
 
 
+def _keys_of(call: Call, nodes: set[Node]) -> tuple[int | str, ...]:
+    """Return the positions and names of the arguments that are some values."""
+    given: Iterable[tuple[int | str, Any]] = (*enumerate(call.args), *call.kwargs.items())
+    return tuple([key for key, each in given if isinstance(each, Node) and each in nodes])
+
+
 @dataclass(frozen=True)
 class Kept:
-    """A result with rows, which stays at the partition.
-
-    Parameters
-    ----------
-    number : int
-    name : str
-        Of the call that makes it.
-    has_all : bool
-        Whether it has a row for each row of the block.
-    """
+    """A result with rows, which stays at the partition."""
 
     number: int
     name: str
     has_all: bool
+    """Whether it has a row for each row of the block."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """What one task per partition computes.
-
-    Parameters
-    ----------
-    examples : tuple of array or frame
-        No rows of each collection of the Split.
-    members : tuple of int
-        Numbers of the collections.
-    carried : tuple of (int, int, int)
-        Of each value that an earlier pass has made: which pass, which of its results, and the
-        number of the value.
-    wholes : dict of int to object
-        Values that every partition gets, by their numbers.
-    calls : tuple of SentCall
-    rows : tuple of Kept
-    reductions : tuple of (int, Merger)
-        Results that are combined.
-    """
+    """What one task per partition computes."""
 
     examples: tuple[Any, ...]
+    """No rows of each collection of the Split."""
     members: tuple[int, ...]
+    """Numbers of the collections."""
     carried: tuple[tuple[int, int, int], ...]
+    """Values of earlier passes: which pass, which of its results, and the number of the value."""
     wholes: dict[int, Any]
+    """Values that every partition gets, by their numbers."""
     calls: tuple[SentCall, ...]
     rows: tuple[Kept, ...]
     reductions: tuple[tuple[int, Merger], ...]

@@ -18,20 +18,7 @@ from spliter.pipeline._over_split.tasks import examples_of
 
 
 def run_over_split(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a pipeline over a Split.
-
-    Parameters
-    ----------
-    fn : callable
-        Its body.
-    args, kwargs
-        Arguments, one of which is a Split. Aligned collections are as many arguments.
-
-    Returns
-    -------
-    object
-        What the body returns, with collections in place of values with rows.
-    """
+    """Run a pipeline over a Split."""
     splits = {id(each): each for each in (*args, *kwargs.values()) if isinstance(each, Split)}
     if len(splits) > 1:
         raise InvalidArgumentError(

@@ -29,35 +29,18 @@ ROWS: Final = Unknown(-1)
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Where the rows of a value are.
-
-    Parameters
-    ----------
-    kind : SplitType
-    futures : list of future
-        Results of the pass that has made them, one per partition; empty for a collection of the
-        Split.
-    output : int
-        Which of the results of the pass; of the collections.
-    token : int
-        Identifies the rows that it chooses, if it is a mask.
-    """
+    """Where the rows of a value are."""
 
     kind: SplitType
     futures: list[Any]
+    """Of the pass that has made them, one per partition; empty for a collection of the Split."""
     output: int
     token: int
+    """Identifies the rows that it chooses, if it is a mask."""
 
 
 class SplitGraph(Graph):
-    """Pending calls on the rows of a Split.
-
-    Parameters
-    ----------
-    split : Split
-    examples : tuple of array or frame
-        No rows of each of its collections.
-    """
+    """Pending calls on the rows of a Split."""
 
     is_over_split: ClassVar[bool] = True
 

@@ -23,22 +23,7 @@ from spliter.pipeline._running.evaluate import run_calls
 
 
 def run_pass(partition: Partition, program: Program, options: Options, *passes: Any) -> Any:
-    """Run a pass on the blocks of a partition; the body of a task.
-
-    Parameters
-    ----------
-    partition : Partition
-    program : Program
-    options : Options
-    *passes : tuple
-        Results of earlier passes.
-
-    Returns
-    -------
-    tuple
-        A list of arrays or frames, one per block, for each result with rows; then a list of
-        :class:`Run` for each reduction.
-    """
+    """Run a pass on the blocks of a partition; the body of a task."""
     rows: list[list[Any]] = [[] for _ in program.rows]
     runs: list[list[Run]] = [[] for _ in program.reductions]
     starts = partition.indexes.item_starts
