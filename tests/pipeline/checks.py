@@ -22,6 +22,11 @@ def bits(value: Any) -> Any:
     return array.dtype, array.shape, array.tobytes()
 
 
+def close(found: Any, expected: Any, rtol: float) -> None:
+    """Compare numbers that were added in another order."""
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol)
+
+
 def same(found: Any, expected: Any, rtol: float = 0.0) -> None:
     """Compare two results: types, dtypes and shapes, and all bits without a tolerance."""
     if isinstance(expected, tuple | list):
@@ -44,12 +49,12 @@ def same(found: Any, expected: Any, rtol: float = 0.0) -> None:
         assert type(found) is type(expected)
         assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
         if rtol:
-            np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol)
+            close(found, expected, rtol)
         else:
             np.testing.assert_array_equal(found, expected)
             assert found.dtype.kind not in "fc" or bits(found) == bits(expected)
     elif isinstance(expected, float) and rtol:
-        np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol)
+        close(found, expected, rtol)
     else:
         assert found == expected
 

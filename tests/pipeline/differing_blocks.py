@@ -117,6 +117,7 @@ add = Reduction(merge=lambda one, other: one + other)
 positions = splittable(by_position, frame=Rows(), returns=Rows())
 score = splittable(lambda frame: frame["a"] * 2 + frame["c"], frame=Rows(), returns=Rows())
 scaled = splittable(lambda frame: frame * 2, frame=Rows(), returns=Rows())
+identity = splittable(lambda block: block, block=Rows(), returns=Rows())
 total = splittable(lambda frame: frame.sum(), frame=Rows(), returns=add)
 
 

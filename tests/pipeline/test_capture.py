@@ -54,9 +54,8 @@ ELEMENTWISE = [
     *("(x / 7).round(3)", "np.nan_to_num(x=x)", "np.angle(x)", "np.sinc(x)", "np.isclose(x, 3)"),
     *("np.interp(x, [0.0, 5.0], [1.0, 2.0])", "np.digitize(x, [0, 5])", "np.isin(x, [1, 2])"),
     *("np.searchsorted([0.0, 3.0], x)", "np.zeros_like(x) + x", "np.full_like(x, 3) - x"),
-    *("np.copy(a=x) * 2", "x.copy() + 1", "np.sort(y)", "np.sort(y, axis=1)", "np.cumsum(y, 1)"),
-    *("np.median(y, 1)", "np.percentile(y, 50, 1)", "np.ptp(y, 1)", "np.linalg.norm(y, axis=1)"),
-    *("np.fft.fft(y)", "np.roll(x, 3) * 2", "np.roll(y, 2, 0) - y", "np.roll(y, shift=1, axis=1)"),
+    *("np.copy(a=x) * 2", "x.copy() + 1", "np.roll(x, 3) * 2", "np.roll(y, 2, 0) - y"),
+    "np.roll(y, shift=1, axis=1)",
 ]
 FILTERS = [
     *("x[x > 3]", "y[x > 3] * 2", "x[x > 3] + x[x > 3]", "y[y[:, 0] > 0].sum(axis=0)"),
@@ -64,6 +63,8 @@ FILTERS = [
     *("x[x > 0][x[x > 0] < 5]", "np.where(x[x > 0] > 5, 1, 0)", "x[~(x > 3)].size"),
 ]
 OTHERS = [
+    *("np.sort(y)", "np.sort(y, axis=1)", "np.cumsum(y, 1)", "np.median(y, 1)", "np.ptp(y, 1)"),
+    *("np.percentile(y, 50, 1)", "np.linalg.norm(y, axis=1)", "np.fft.fft(y)", "np.nanmax(y, 0)"),
     *("np.sum(y, initial=3.0)", "np.sum(y, where=y > 0)", "np.max(y, initial=100.0)", "x.tolist()"),
     *("np.stack([x, x * 2])", "np.where(x > 0)[0]", "np.select([x > 0], [x])", "np.sort(y, None)"),
     *("np.zeros_like(x, shape=(2, 3))", "np.copy(y, order='F')", "np.flip(y)", "y @ mat", "x @ x"),
@@ -109,7 +110,7 @@ def tolerance(form: str) -> float:
 def test_forms_of_calls_give_what_numpy_gives(form: str) -> None:
     for order in ("C", "F"):
         for batch in (5, 100):
-            y = np.asarray(Y, order=order)  # type: ignore[call-overload]
+            y = np.asarray(Y, order=order)
             check(body_of(form), X, y, batch=batch, rtol=tolerance(form))
 
 
@@ -174,13 +175,7 @@ def convolved(x: Any) -> Any:
 
 
 def test_calls_that_are_not_captured_get_plain_arrays_and_explain_names_them() -> None:
-    seen: list[Any] = []
-
-    def plain(x: Any) -> Any:
-        assert type(seen.append(np.asarray(x)) or seen[-1]) is np.ndarray
-        return x
-
-    check(lambda x: plain(convolved(x)), X)
+    check(lambda x: [type(each) for each in (np.asarray(x), convolved(x).tolist())], X)
     with options(batch=5, threads=2):
         shown = explain(pipeline(convolved), X)
     assert "add (" in shown

@@ -17,9 +17,9 @@ import pytest
 from spliter import InvalidArgumentError, SplIterError, split
 from spliter.pipeline import Rows, pipeline, splittable
 from tests.pipeline.checks import attempt
-from tests.pipeline.split_suite import TABLE, WEIGHTS, SplitSuite, maps, norms
+from tests.pipeline.split_suite import TABLE, WEIGHTS, SplitSuite, norms, tasks
 
-__all__ = ["maps"]
+__all__ = ["tasks"]
 
 
 class TestLocal(SplitSuite):

@@ -31,7 +31,7 @@ EXACT = ["min", "max", "argmax", "argmin", "any", "all"]
 least = splittable(lambda a: np.maximum(a, 1), a=Rows(), returns=Rows(like="a"))
 opaque = splittable(lambda a: a + 1, a=Rows(), returns=Rows())
 summed = splittable(lambda a, b: a + b, a=Rows(), b=Rows(), returns=Rows())
-large = splittable(lambda a: a[a.reshape(len(a), -1)[:, 0] > 0.2], a=Rows(), returns=unknown)
+large = splittable(lambda a: a[(a if a.ndim == 1 else a[:, 0]) > 0.2], a=Rows(), returns=unknown)
 bump = splittable(lambda a: np.add(a, 1, out=a), a=mut(Rows()), returns=Rows(like="a"))
 
 Step = tuple[str, int, int, int]
@@ -76,9 +76,21 @@ def changed(program: Program, choice: int, one: Any, other: Any) -> None:
     value = one * 2 if kind(one) != "b" else one + 1
     program.pool.append(value)
     program.found.append(value)
-    if fits(value, other) and np.can_cast(other.dtype, value.dtype, "same_kind"):
+    if (
+        value.ndim >= other.ndim
+        and fits(value, other)
+        and np.can_cast(other.dtype, value.dtype, "same_kind")
+    ):
         value += other
     value *= 1 + choice % 3
+
+
+def unannounced(program: Program, choice: int, one: Any, other: Any) -> Any:
+    """Return rows of which nothing is known before they are evaluated."""
+    value = opaque(one)
+    program.found.append(summed(value + 1, value) * 2)
+    assert value.dtype is not None
+    return value * 1
 
 
 def filtered(program: Program, choice: int, one: Any, other: Any) -> None:
@@ -90,8 +102,6 @@ def filtered(program: Program, choice: int, one: Any, other: Any) -> None:
 
 
 def reduced(program: Program, choice: int, one: Any, other: Any) -> Any:
-    if not len(one):
-        return None
     name = EXACT[choice % len(EXACT)]
     number = getattr(one, name)()
     program.found.append(number)
@@ -116,20 +126,19 @@ STEPS: dict[str, Callable[[Program, int, Any, Any], Any]] = {
     "clip": lambda p, n, a, b: np.clip(a, 0.25, 0.5 + n) if kind(a) != "b" else None,
     "roll": lambda p, n, a, b: np.roll(a, n - 50, n % a.ndim),
     "astype": lambda p, n, a, b: np.clip(np.nan_to_num(a), -9, 99).astype(DTYPES[n % 4]),
-    "row": lambda p, n, a, b: np.minimum(a, a.max(axis=0)) if len(a) and a.ndim == 2 else None,
+    "row": lambda p, n, a, b: np.minimum(a, a.max(axis=0)) if a.ndim == 2 else None,
     "column": lambda p, n, a, b: a.max(axis=1) if a.ndim == 2 else None,
     "table": lambda p, n, a, b: a[:, None] * np.ones(WIDTH) if a.ndim == 1 else None,
     "least": lambda p, n, a, b: least(a) if kind(a) != "b" else None,
-    "opaque": lambda p, n, a, b: opaque(a),
     "summed": lambda p, n, a, b: summed(a, b) if a.shape == b.shape else None,
-    "large": lambda p, n, a, b: p.found.append(large(a)) if len(a) else None,
-    "sort": lambda p, n, a, b: np.sort(a, axis=-1) if a.ndim == 2 else None,
+    "large": lambda p, n, a, b: p.found.append(large(a)),
+    "sort": lambda p, n, a, b: p.found.append(np.sort(a, axis=-1)),
     "evaluated": lambda p, n, a, b: p.found.append(np.asarray(a).copy()),
     "slice": lambda p, n, a, b: p.found.append(a[n % 5 :: 1 + n % 3]),
-    "item": lambda p, n, a, b: p.found.append(a[-1] * 1) if len(a) else None,
-    **{each.__name__: each for each in (changed, filtered, reduced, of_rows)},
+    "item": lambda p, n, a, b: p.found.append(a[-1] * 1),
+    **{each.__name__: each for each in (changed, unannounced, filtered, reduced, of_rows)},
 }
-LOCAL = ["roll", "evaluated", "slice", "item"]
+LOCAL = ["roll", "sort", "evaluated", "slice", "item"]
 """Steps that need all rows at one place."""
 
 

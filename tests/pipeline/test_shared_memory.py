@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -107,10 +106,10 @@ METHODS: dict[str, Callable[[Any], Any]] = {
     "along axis": lambda x: np.put_along_axis(x, np.zeros((1, 3), int), 9.0, 0),
     "shuffle": lambda x: np.random.default_rng(0).shuffle(x),
     "draw": lambda x: np.random.default_rng(0).random(out=x),
-    "matmul": lambda x: operator.imatmul(x, np.eye(3)),
+    "matmul": lambda x: x.__imatmul__(np.eye(3)),
     "out by position": lambda x: np.negative(x, x),
     "memory": lambda x: memoryview(x).cast("B").__setitem__(7, 1),
-    "deleted": lambda x: operator.delitem(x, 0),
+    "deleted": lambda x: x.__delitem__(0),
     "plain item": lambda x: np.asarray(x).__setitem__(0, 7.0),
     "plain items": lambda x: np.asarray(x).__iadd__(1),
 }

@@ -199,7 +199,11 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 def test_lists_and_dicts_of_the_caller_are_read_only(name: str) -> None:
     held = {"x": X, "list": [X, 5], "numbers": [3, 1], "pair": (X, {"y": X})}
     before = {"x": X, "list": [X, 5], "numbers": [3, 1], "pair": (X, {"y": X})}
-    for given in (lambda body: pipeline(body)(held), lambda body: pipeline(body)(held=held)):
+    calls: list[Any] = [
+        lambda body: pipeline(body)(held),
+        lambda body: pipeline(body)(held=held),
+    ]
+    for given in calls:
         with pytest.raises(InvalidArgumentError, match=r"read.only.*(return|copy|new)"):
             given(lambda held: (held["x"] * 2, CHANGES[name](held)))
         same(held, before)

@@ -15,14 +15,14 @@ import ray
 
 from spliter import split
 from spliter.pipeline import pipeline
-from tests.pipeline.split_suite import TABLE, SplitSuite, maps
+from tests.pipeline.split_suite import TABLE, SplitSuite, tasks
 from tests.pipeline.test_engines import TestLocal as LocalSuite
 from tests.pipeline.test_engines import check_right_or_lost, killing
 from tests.ray_backend.cluster import RayNodes
 from tests.ray_backend.placing import at
 from tests.ray_backend.test_ray_split import created
 
-__all__ = ["maps"]
+__all__ = ["tasks"]
 
 pytestmark = [pytest.mark.backend("ray"), pytest.mark.timeout(300)]
 
