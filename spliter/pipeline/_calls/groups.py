@@ -63,7 +63,7 @@ class Groups(SplitType):
 
     def checked(self, grouped: Any, name: str) -> Any:
         """Return what the function `name` has returned, if it is a group-by to be combined."""
-        if not (hasattr(grouped, "ngroups") and hasattr(grouped, self.aggregate)):
+        if not hasattr(type(grouped), "ngroups"):
             wrong = f"a {type(grouped).__name__}"
         elif not (getattr(grouped, "as_index", True) and getattr(grouped, "sort", True)):
             wrong = "a group-by with as_index=False or sort=False"
@@ -79,37 +79,39 @@ class Groups(SplitType):
         return getattr(grouped, self.aggregate)()
 
     def partial(self, grouped: Any) -> tuple[Any, ...]:
-        """Return what is combined of a group-by of a piece."""
+        """Return what is combined of a piece: rows, and of means no rows of them, too."""
         if self.aggregate != "mean":
             return (self.whole(grouped),)
         counts = grouped.count()
-        return _sums(grouped, counts), counts
+        sums = _sums(grouped, counts)
+        both = sums.to_frame(0) if sums.ndim == 1 else sums.copy(deep=False)
+        for at, count in enumerate(counts.to_numpy().reshape(len(counts), -1).T):
+            both.insert(both.shape[1], f"count {at}", count, allow_duplicates=True)
+        return both, sums[:0]
 
     def combine(self, pieces: Sequence[Any]) -> tuple[Any, ...]:
         """Combine the rows of equal keys."""
         kept = [p for p in pieces if not isinstance(p, Nothing)] or [pieces[0].call()]
-        return tuple(map(self._combined, zip(*kept, strict=True)))
-
-    def _combined(self, parts: Sequence[Any]) -> Any:
-        joined = concatenate(without_empty(parts))
+        joined = concatenate(without_empty([rows for rows, *_ in kept]))
         levels = list(range(joined.index.nlevels))
         grouped = joined.groupby(
             level=levels if len(levels) > 1 else 0, dropna=False, observed=True
         )
-        if COMBINED_BY[self.aggregate] == "sum":
-            return grouped.sum(skipna=False)  # sums without values are 0, and NaN is inf - inf
-        return self.whole(grouped)
+        by = COMBINED_BY[self.aggregate]
+        # Sums without values are 0; one that is NaN has infinities of both signs.
+        found = grouped.sum(skipna=False) if by == "sum" else self.whole(grouped)
+        return found, *kept[0][1:]
 
     def finish(self, parts: tuple[Any, ...]) -> Any:
         """Return the result, from what has been combined."""
         if self.aggregate != "mean":
             return parts[0]
-        sums, counts = parts
-        narrow = sums.dtypes == np.float32
-        means = sums / counts
-        if sums.ndim == 1:
-            return means.astype(np.float32) if narrow else means
-        return means.astype(dict.fromkeys(sums.columns[narrow], np.float32))
+        both, empty = parts
+        middle = both.shape[1] // 2
+        means = both.iloc[:, :middle] / both.iloc[:, middle:].to_numpy()
+        if empty.ndim == 1:
+            return means.iloc[:, 0].rename(empty.name).astype(empty.dtype)
+        return means.astype(empty.dtypes)
 
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Combine the rows of equal keys, which are sorted."""
