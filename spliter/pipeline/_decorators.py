@@ -17,14 +17,14 @@ from spliter._split import Split
 from spliter._task_checks import check_task_function, name_of
 from spliter.pipeline._annotations import functions_of
 from spliter.pipeline._calls.calls import source
-from spliter.pipeline._calls.metas import is_array
+from spliter.pipeline._calls.metas import is_array, is_frame
 from spliter.pipeline._calls.split_types import share_of
 from spliter.pipeline._capture import arrays  # noqa: F401 -- registers the classes
 from spliter.pipeline._capture.annotated import captured, splittable
 from spliter.pipeline._capture.capture import wrap
 from spliter.pipeline._capture.containers import ARGUMENT, settled
 from spliter.pipeline._capture.lazy import lazies_in
-from spliter.pipeline._options import CURRENT, plain_nbytes
+from spliter.pipeline._options import CURRENT
 from spliter.pipeline._running.evaluate import LocalGraph
 
 
@@ -96,7 +96,7 @@ def _run(
         return run_over_split(fn, args, kwargs)
     if lazies_in((args, kwargs)):  # called by another pipeline, which evaluates
         return fn(*args, **kwargs)
-    share = _largest_share((args, kwargs))
+    share = max(map(_share, (*args, *kwargs.values())), default=0.0)
     if share <= small.share and CURRENT.get().runs_plain(share):
         return fn(*args, **kwargs)
     graph = LocalGraph()
@@ -110,21 +110,11 @@ def _run(
     return result
 
 
-def _largest_share(value: Any, seen: set[int] | None = None) -> float:
-    """Return the share of the largest array, frame or list in a value; infinity if unknown."""
-    if isinstance(value, dict | list | tuple):
-        seen = set() if seen is None else seen
-        items = list(value.values()) if isinstance(value, dict) else value
-        if id(value) in seen:
-            return 0
-        seen.add(id(value))
-        shares = [_largest_share(each, seen) for each in items[:100]]
-        return max(*shares, 0, 100 * len(items) / plain_nbytes())
-    if isinstance(value, str | bytes):
-        return len(value) / plain_nbytes()
+def _share(value: Any) -> float:
+    """Return how large an argument is; infinity if that is not known."""
     if value is None or callable(value) or np.isscalar(value):
-        return 0
-    return share_of(value) or (0 if is_array(value) else math.inf)
+        return 0.0
+    return share_of(value) if is_array(value) or is_frame(value) else math.inf
 
 
 def lazy(value: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 
 from spliter._errors import InvalidArgumentError
 from spliter._split import Split
+from spliter.pipeline._capture.annotated import captured
 from spliter.pipeline._capture.containers import settled
-from spliter.pipeline._decorators import captured
 from spliter.pipeline._planning.stages import Stage
 from spliter.pipeline._running.evaluate import TRACE, LocalGraph
 from spliter.pipeline._running.runner import Batches
@@ -56,28 +56,27 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
             "explain shows how a pipeline cuts arrays; pass rows like those of a partition in "
             "place of the Split, of which each pass makes a task per partition"
         )
-    lines: list[str] = []
-    numbers = itertools.count(1)
-
-    def describe(stage: Stage, batches: Batches | None) -> None:
-        lines.extend(_stage_lines(next(numbers), stage, batches))
-
+    trace: list[Any] = []
     graph = LocalGraph()
-    token = TRACE.set((describe, lines.append))
+    token = TRACE.set(trace)
     try:
         result = captured(getattr(fn, "__wrapped__", fn), graph, args, kwargs)
-        TRACE.set((describe, lambda line: None))
+        before = len(trace)
         graph.root().evaluate()
         settled(result)
     finally:
         TRACE.reset(token)
-    return "\n".join(lines)
+    del trace[before : before + 1]  # the line of this evaluation
+    numbers = itertools.count(1)
+    lines = [
+        [each] if isinstance(each, str) else _stage_lines(next(numbers), *each) for each in trace
+    ]
+    return "\n".join(itertools.chain(*lines))
 
 
 def _stage_lines(number: int, stage: Stage, batches: Batches | None) -> list[str]:
-    if batches is None:
-        lines = [f"stage {number}: whole values"]
-    else:
+    lines = [f"stage {number}: whole values"]
+    if batches is not None:
         threads = "1 thread" if batches.threads == 1 else f"{batches.threads} threads"
         lines = [
             f"stage {number}: {stage.length} items in batches of {batches.batch}, {threads}, "

@@ -16,15 +16,11 @@ from spliter._errors import InvalidArgumentError
 MAX_PLAIN_ROWS: Final = 2**19
 """Rows of a frame from which on batches pay: to capture, plan and run a call of pandas on pieces
 takes half a millisecond more. With 270, 530 and 1,100 thousand rows, on 2 cores, pandas took 0.4,
-0.6 and 0.9 times as long as pipelines of ten programs with numbers, filters and new columns, 0.8, 1
-and 1.1 times as long as those of ten with methods of texts and reductions of rows."""
+0.6 and 0.9 times as long as pipelines of ten programs."""
 
 
 def plain_nbytes() -> int:
-    """Return the most bytes of a value that stays in the cache from call to call.
-
-    To capture and plan a call takes as long as one on 20,000 numbers.
-    """
+    """Return the most bytes of a value that stays in the cache from call to call."""
     return cache_nbytes() // 4
 
 
@@ -48,14 +44,7 @@ class Options:
         return os.cpu_count() or 1
 
     def runs_plain(self, share: float) -> bool:
-        """Return whether calls run at once, not in batches.
-
-        Parameters
-        ----------
-        share : float
-            Of the largest value: as a share of `MAX_PLAIN_ROWS` if it is a frame, else of what
-            `plain_nbytes` returns.
-        """
+        """Return whether calls run at once, not in batches."""
         return self.batch == "auto" and share <= 1
 
 

@@ -27,18 +27,7 @@ GROUP: Final = "spliter.annotations"
 
 @functools.cache
 def functions_of(library: str) -> Mapping[str, Any]:
-    """Return the annotations of a library's functions, by their full names.
-
-    Parameters
-    ----------
-    library : str
-        Top-level module, such as ``"skimage"``.
-
-    Returns
-    -------
-    mapping of str to dict or (callable, dict)
-        Arguments of ``splittable``; with a function that the module itself does not have.
-    """
+    """Return the annotations of a library's functions, by their full names."""
     found = dict(TABLES.get(library, {}))
     for point in metadata.entry_points(group=GROUP, name=library):
         table = point.load()

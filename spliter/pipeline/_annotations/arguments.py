@@ -15,14 +15,9 @@ from spliter.pipeline._calls.calls import Annotation
 class FunctionAnnotation(Annotation, Protocol):
     """How a function of NumPy may be cut, in the calls of which that is known."""
 
-    data: tuple[str | int, ...]
-    """Positions and names of the arguments that are cut."""
-
-    positional: int
-    """Number of the first arguments, which a call must have."""
-
-    options: frozenset[str]
-    """Names of the other arguments that a call may have."""
+    data: tuple[str | int, ...]  # arguments that are cut
+    positional: int  # number of the first arguments, which a call must have
+    options: frozenset[str]  # the other arguments that a call may have
 
 
 def arguments_of(
@@ -32,18 +27,6 @@ def arguments_of(
     kwargs: dict[str, Any],
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Return the arguments of a call as its annotation reads them; ``None`` if it reads no such.
-
-    Parameters
-    ----------
-    fn : callable
-    annotation : FunctionAnnotation
-    args, kwargs
-        Arguments, as the program passes them.
-
-    Returns
-    -------
-    args, kwargs
-        The first ones by position, and the others by name, without those that are the default.
 
     Examples
     --------

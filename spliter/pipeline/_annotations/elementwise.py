@@ -23,18 +23,6 @@ a batch of one item may not fit the cache."""
 CONTIGUOUS_ONLY: Final = frozenset({np.isnan, np.isfinite, np.isinf, np.signbit})
 """Ufuncs that, with NumPy 2.4, leave items of ``out`` unwritten over which they pass in strides."""
 
-INEXACT: Final = frozenset(
-    {getattr(np, name) for name in (
-        *("arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cbrt", "cos"),
-        *("cosh", "exp", "exp2", "expm1", "float_power", "hypot", "log", "log10", "log1p", "log2"),
-        *("logaddexp", "logaddexp2", "power", "sin", "sinh", "tan", "tanh"),
-    )} | {operator.pow}
-)  # fmt: skip
-"""Functions of reals that NumPy computes in one of two ways, by strides and buffers, whose last
-bits differ; those of complex numbers all are."""
-
-POWERS: Final = (np.power, operator.pow)
-
 CACHED: Final = 1024
 """Shapes and dtypes of calls whose results are remembered: those of a few long programs."""
 
@@ -42,14 +30,8 @@ CACHED: Final = 1024
 class Elementwise:
     """Functions whose result has, at each position, what follows from the inputs there.
 
-    Parameters
-    ----------
-    data : tuple of str or int
-        Names (of keywords) and positions of the arguments that are cut; all if it is empty.
-    options : str
-        Names, between spaces, of the arguments that a call may have; of functions of NumPy only.
-    positional : int
-        Number of the first arguments, which a call must have.
+    `data` names the arguments that are cut (positions and keywords; all if it is empty), `options`
+    the others that a call may have, and the first `positional` ones are those that it must have.
     """
 
     scratch = True
@@ -69,28 +51,18 @@ class Elementwise:
         tokens = {kind for kind in known if isinstance(kind, Unknown)}
         if tokens:
             return _of_unknown(call, cut, known, tokens)
+        is_whole = call.fn in (np.power, operator.pow) and _has_few_exponents(call)
+        if is_whole or not all(is_in_order(node.data) for node in cut):
+            return ()
         shapes = tuple([_shape_of(node) if node in cut else None for node in call.inputs])
-        arrays = [node for node in cut if isinstance(node.data, np.ndarray)]
-        matrices = [node for node in arrays if node.data.ndim > 1]
-        if any(_varies(call.fn, node.data) for node in arrays):
-            return ()
-        if call.fn in POWERS and _has_few_exponents(call):
-            return ()
-        axes = _axes_in_memory(matrices, cut) if matrices else None
-        return _typings_along_axes(shapes, len(call.outputs), axes)
+        return _typings_along_axes(shapes, len(call.outputs))
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the broadcast shape, and the dtype that the function gives for one element."""
         cut = self._cut_inputs(call)
-        metas = [node.meta for node in cut]
-        if None in metas:
+        if any(node.meta is None for node in cut):
             return (None,)
-        try:
-            shape = broadcast_shape(tuple(map(_shape_of, cut)))
-        except ValueError:
-            args, kwargs = call.filled(stand_in)
-            call.fn(*args, **kwargs)  # raises the error of the plain program
-            raise
+        shape = broadcast_shape(tuple(map(_shape_of, cut)))
         try:
             return (meta_by_example(call, shape),)
         except (TypeError, ValueError):  # the values of the example are arbitrary
@@ -108,32 +80,22 @@ def _has_few_exponents(call: Call) -> bool:
     """Return whether an exponent stands for several elements: NumPy squares by some that are 2."""
     base, exponent = (_shape_of(each) if isinstance(each, Node) else () for each in call.args)
     data = call.args[1].data if exponent else None
-    if exponent == ():
+    is_repeated = isinstance(data, np.ndarray) and 0 in data.strides
+    return exponent != () and (is_repeated or exponent != broadcast_shape((base, exponent)))
+
+
+def is_in_order(data: Any) -> bool:
+    """Return whether an array, if it exists, is in C order, maybe with gaps.
+
+    Of others, results would have another order, and in some functions other last bits.
+    """
+    if not isinstance(data, np.ndarray) or not data.ndim:
+        return True
+    strides = [stride for stride, n in zip(data.strides, data.shape, strict=True) if n > 1]
+    if any(stride < 0 for stride in strides) or strides != sorted(strides, reverse=True):
         return False
-    return exponent != broadcast_shape((base, exponent)) or (data is not None and 0 in data.strides)
-
-
-def _varies(fn: Callable[..., Any], array: Any) -> bool:
-    """Return whether the last bits of a function of an array depend on how it is cut."""
-    kind = array.dtype.kind
-    if not array.ndim or (fn not in INEXACT and kind != "c"):
-        return False
-    is_table = array.ndim > 1 and (kind == "c" or array.dtype == np.float16)
-    return min(array.strides) < 0 or (is_table and not array.flags.forc)
-
-
-class Like(Elementwise):
-    """Functions whose result is an array of the shape of the first argument, also without axes."""
-
-    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return one typing for each axis, unless another argument has more."""
-        return () if self.metas(call) == (None,) else super().typings(call, known)
-
-    def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return the meta, unless there are no axes, as lazy values without axes are numbers."""
-        (meta,) = super().metas(call)
-        shape = _shape_of(call.args[0])
-        return (meta if isinstance(meta, ArrayMeta) and meta.shape == shape != () else None,)
+    has_gaps = data.ndim > 1 and not data.flags.c_contiguous
+    return not (has_gaps and (data.dtype.kind == "c" or data.dtype == np.float16))
 
 
 class Ufunc(Elementwise):
@@ -149,10 +111,6 @@ class Ufunc(Elementwise):
             _try_example(call)  # raises, if a dtype cannot hold it
         try:
             return _metas_of_ufunc(call.fn, tuple(operands), *options)
-        except ValueError:
-            if all(cast(ArrayMeta, node.meta).is_known for node in call.inputs):
-                call.fn(*map(stand_in, call.args))  # raises the error of the plain program
-            raise
         except TypeError:
             results = _try_example(call)
             # Dtypes with parameters, such as dates.
@@ -180,16 +138,6 @@ class Astype(Elementwise):
 @functools.lru_cache(CACHED)
 def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
     """Return the shape of the result of an elementwise function.
-
-    Parameters
-    ----------
-    shapes : tuple of tuple
-        May contain ``None`` for unknown lengths.
-
-    Raises
-    ------
-    ValueError
-        If the shapes cannot be broadcast.
 
     Examples
     --------
@@ -223,14 +171,7 @@ def example_of(value: Any) -> Any:
 
 
 def meta_by_example(call: Call, shape: Shape) -> ArrayMeta:
-    """Return a meta with the dtype that a call gives for arrays of one element.
-
-    Parameters
-    ----------
-    call : Call
-    shape : tuple
-        Shape of the result.
-    """
+    """Return a meta with the dtype that a call gives for arrays of one element."""
     args, kwargs = call.filled(example_of)
     kwargs.pop("ddof", None)  # one element has no variance, of which there is a warning
     with np.errstate(all="ignore"):
@@ -258,20 +199,8 @@ def _metas_of_ufunc(
 
 
 @functools.lru_cache(CACHED)
-def _typings_along_axes(
-    shapes: tuple[Shape | None, ...], outputs: int, order: tuple[int, ...] | None
-) -> tuple[Typing, ...]:
-    """Return a typing for each axis of the result, the best one first.
-
-    Parameters
-    ----------
-    shapes : tuple of tuple or None
-        Shapes of the inputs; ``None`` for those that are not cut.
-    outputs : int
-        Number of results.
-    order : tuple of int or None
-        The axes of the result in memory, the one with the largest stride first; ``None`` for C.
-    """
+def _typings_along_axes(shapes: tuple[Shape | None, ...], outputs: int) -> tuple[Typing, ...]:
+    """Return a typing for each axis of the result, the best one first."""
     try:
         shape = broadcast_shape(tuple(each for each in shapes if each is not None))
     except ValueError:
@@ -279,8 +208,7 @@ def _typings_along_axes(
     if None in shape or 0 in shape:
         return ()
     extents = cast(tuple[int, ...], shape)
-    axes = list(order or range(len(extents)))
-    axes.sort(key=lambda at: extents[at] < MIN_EXTENT and len(extents) > 1)
+    axes = sorted(range(len(extents)), key=lambda at: extents[at] < MIN_EXTENT and len(extents) > 1)
     return tuple(
         Typing(
             tuple(_type_along(each, at - len(extents), extents[at]) for each in shapes),
@@ -289,18 +217,6 @@ def _typings_along_axes(
         )
         for at in axes
     )
-
-
-def _axes_in_memory(matrices: Iterable[Node], nodes: Iterable[Node]) -> tuple[int, ...] | None:
-    """Return the order of all arrays with as many axes as the result; ``None`` if they differ."""
-    ndim = max(len(_shape_of(node)) for node in nodes)
-    orders = {axes_of(node.data.strides) for node in matrices if node.data.ndim == ndim}
-    return orders.pop() if len(orders) == 1 else None
-
-
-def axes_of(strides: Sequence[int]) -> tuple[int, ...]:
-    """Return axes from the one with the largest stride to that with the smallest."""
-    return tuple(sorted(range(len(strides)), key=lambda axis: -abs(strides[axis])))
 
 
 def _type_along(shape: Shape | None, at: int, extent: int) -> SplitType:
@@ -332,14 +248,7 @@ def _of_unknown(
 
 @dataclass(frozen=True)
 class OfEqualAxes:
-    """An elementwise function of pieces of which nothing was known, which must not broadcast rows.
-
-    Parameters
-    ----------
-    fn : callable
-    cut : tuple of int or str
-        Positions and names of the arguments that are pieces.
-    """
+    """An elementwise function of pieces, some undeclared: it must not broadcast rows."""
 
     fn: Callable[..., Any]
     cut: tuple[int | str, ...]
@@ -360,29 +269,24 @@ def _of_opaque(
     call: Call, cut: Sequence[Node], known: Sequence[SplitType | None]
 ) -> Iterator[Typing]:
     """Yield the typing of inputs of which some are results that an annotation does not declare."""
-    kinds = {kind for kind in known if kind is not None}
-    rows = kinds.pop() if len(kinds) == 1 else None
+    rows = next((kind for kind in known if kind is not None), None)
     if not isinstance(rows, Unknown) and rows != axis(0):
         return
     inputs: list[SplitType] = []
-    pieces: list[int | str] = []
     lengths: set[int | None] = set()
-    keys = [
-        key for key, each in (*enumerate(call.args), *call.kwargs.items()) if type(each) is Node
-    ]
-    for key, node, kind in zip(keys, call.inputs, known, strict=True):
+    for node, kind in zip(call.inputs, known, strict=True):
         is_rows = kind is not None
         if kind is None and node in cut and not (node.meta is not None and node.meta.shape == ()):
             if node.meta is None or isinstance(rows, Unknown) or node.data is None:
                 return
             lengths.add(node.meta.length)
             is_rows = True
-        inputs.append(cast(SplitType, rows) if is_rows else broadcast)
-        pieces += [key] if is_rows else []
+        inputs.append(rows if is_rows else broadcast)
     if len(lengths) <= 1:
-        fn = OfEqualAxes(call.fn, tuple(pieces))
+        keys = tuple([key for key, each in zip(call.keys, inputs, strict=True) if each == rows])
         length = next(iter(lengths), None)
-        yield Typing(tuple(inputs), (rows,) * len(call.outputs), length, fn, is_checked=True)
+        outputs: tuple[SplitType, ...] = (rows,) * len(call.outputs)
+        yield Typing(tuple(inputs), outputs, length, OfEqualAxes(call.fn, keys), is_checked=True)
 
 
 def _shape_of(value: Any) -> Shape:
@@ -396,14 +300,6 @@ def dtype_of(value: Any) -> Any:
     if type(value) in (int, float, complex):
         return type(value)
     return np.asarray(value).dtype
-
-
-def stand_in(value: Any) -> Any:
-    """Return an array like a pending one that takes no memory; other values unchanged."""
-    if not isinstance(value, Node) or not isinstance(value.meta, ArrayMeta):
-        return value
-    shape = tuple(1 if extent is None else extent for extent in value.meta.shape)
-    return np.broadcast_to(np.ones((), value.meta.dtype), shape)
 
 
 ELEMENTWISE: Final = Elementwise()

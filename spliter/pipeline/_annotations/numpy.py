@@ -13,28 +13,18 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from spliter.pipeline._annotations.arguments import FunctionAnnotation
-from spliter.pipeline._annotations.elementwise import Elementwise, Like, axes_of, meta_by_example
+from spliter.pipeline._annotations.elementwise import Elementwise, is_in_order, meta_by_example
 from spliter.pipeline._calls.calls import Call, Node, Typing, UnforeseenResultError
 from spliter.pipeline._calls.metas import ArrayMeta, Meta
-from spliter.pipeline._calls.reductions import Reduction
+from spliter.pipeline._calls.reductions import Nothing, Reduction
 from spliter.pipeline._calls.split_types import Axis, SplitType, Unknown
 
 
 class Along:
-    """Functions that work along some axes, so that the argument may be cut along the others.
+    """Functions along some axes, with which the array may be cut along the others.
 
-    Parameters
-    ----------
-    default : int or None
-        Axis without an argument; ``None`` for all of them, which only reductions may be.
-    options : str
-        Names of other arguments that a call may have besides `axis`, between spaces.
-    drops : bool
-        Whether the result lacks the axes.
-    reduction : Reduction, optional
-        Combines results along the axis that is cut; without it, that is none of the function's own.
-        If it takes the position of the first item, several axes are cut along the first one alone,
-        and not at all for the rows of a filter.
+    Along one of their own, partial results are combined by a reduction; without it they are not.
+    A reduction that takes the position of the first item is for one axis, or for rows.
     """
 
     scratch = True
@@ -42,36 +32,18 @@ class Along:
     positional = 1
 
     def __init__(
-        self,
-        default: int | None,
-        options: str = "",
-        *,
-        drops: bool = False,
-        reduction: Reduction | None = None,
+        self, options: str, reduction: Reduction | None = None, default: int | None = None
     ) -> None:
-        self.default = default
         self.options = frozenset({"axis", *options.split()})
-        self.drops = drops
         self.reduction = reduction
+        self.default = default
 
-    def axes(self, call: Call) -> tuple[int, ...] | None:
-        """Return the axes, from 0 on; ``None`` if the shape of the result does not follow.
-
-        Raises
-        ------
-        numpy.exceptions.AxisError
-            If the array has no such axis.
-        UnforeseenResultError
-            If the arguments are not those of one result for each place.
-        """
-        if isinstance(call.kwargs.get("q"), _SEVERAL):  # several percentiles
-            raise UnforeseenResultError
+    def axes(self, call: Call) -> tuple[int, ...]:
+        """Return the axes, from 0 on; raises if the array has no such axis."""
         ndim = len(_shape(call))
         axis = call.kwargs.get("axis", self.default)
         if axis is None:
-            return tuple(range(ndim)) if self.reduction or ndim == 1 else None
-        if not ndim:
-            return None  # some functions take the axes 0 and -1 of a number, others do not
+            return tuple(range(ndim))
         try:
             numbers = axis if isinstance(axis, tuple) else (operator.index(axis),)
         except TypeError:
@@ -80,13 +52,11 @@ class Along:
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return one typing for each axis along which the argument may be cut."""
-        axes = self.axes(call)
-        if axes is None or len(call.inputs) != 1:
-            return
-        for kind in self._cuts(call, known[0], axes):
-            typing = self._cut_along(kind, call, axes)
-            if typing is not None:
-                yield typing
+        if len(call.inputs) == 1 and is_in_order(call.inputs[0].data):
+            axes = self.axes(call)
+            for kind in self._cuts(call, known[0], axes):
+                if (typing := self._cut_along(kind, call, axes)) is not None:
+                    yield typing
 
     def _cuts(
         self, call: Call, known: SplitType | None, axes: tuple[int, ...]
@@ -98,11 +68,7 @@ class Along:
             return () if takes_start and 0 in axes and not known.has_positions else (known,)
         if None in shape or 0 in shape:
             return ()
-        if takes_start and len(axes) > 1:
-            return (Axis(0),)
-        data = cast(Node, call.args[0]).data
-        in_memory = isinstance(data, np.ndarray)
-        return map(Axis, axes_of(data.strides) if in_memory else range(len(shape)))
+        return (Axis(0),) if takes_start and len(axes) > 1 else map(Axis, range(len(shape)))
 
     def _cut_along(self, kind: Axis | Unknown, call: Call, axes: tuple[int, ...]) -> Typing | None:
         """Return the typing for an argument that is cut in a way; ``None`` if there is none."""
@@ -110,19 +76,17 @@ class Along:
         result: SplitType | None = kind
         if at in axes:
             result = self.reduction
-        elif isinstance(kind, Axis) and self.drops and not call.kwargs.get("keepdims", False):
+        elif isinstance(kind, Axis) and not call.kwargs.get("keepdims", False):
             result = Axis(at - sum(each < at for each in axes))
         return None if result is None else Typing((kind,), (result,), _shape(call)[at])
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return the shape, without the axes if they are dropped."""
+        """Return the shape without the axes."""
         axes = self.axes(call)
-        if axes is None:
-            return (None,)
         kept: tuple[int, ...] = (1,) if call.kwargs.get("keepdims", False) else ()
         shape: list[int | None] = []
         for at, extent in enumerate(_shape(call)):
-            shape += kept if self.drops and at in axes else (extent,)
+            shape += kept if at in axes else (extent,)
         return (meta_by_example(call, tuple(shape)),)
 
 
@@ -131,20 +95,13 @@ class Moments(Along):
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return one typing for each axis along which the argument may be cut."""
-        dtype = call.kwargs.get("dtype")
-        fits = dtype is None or (np.dtype(dtype).kind in "fc" and _dtype(call).kind != "m")
+        dtype, meta = call.kwargs.get("dtype"), cast(ArrayMeta, call.inputs[0].meta)
+        fits = dtype is None or (np.dtype(dtype).kind in "fc" and meta.dtype.kind != "m")
         return super().typings(call, known) if fits else ()
-
-
-_SEVERAL: Final = (Node, list, tuple, np.ndarray)
 
 
 def _shape(call: Call) -> tuple[int | None, ...]:
     return cast(ArrayMeta, cast(Node, call.args[0]).meta).shape
-
-
-def _dtype(call: Call) -> np.dtype[Any]:
-    return cast(ArrayMeta, cast(Node, call.args[0]).meta).dtype
 
 
 def _reduce(
@@ -157,19 +114,12 @@ def _reduce(
     along: type[Along] = Along,
 ) -> Along:
     kind = Reduction(partial, merge, finish, takes_start=takes_start, commutative=True)
-    return along(default, "dtype keepdims ddof", drops=True, reduction=kind)
+    return along("dtype keepdims ddof", kind, default)
 
 
 @dataclass(frozen=True)
 class Shifted(SplitType):
-    """Items of an array that move along the axis that is cut, as ``numpy.roll`` moves them.
-
-    Parameters
-    ----------
-    axis : int
-    shift : int
-        Positions that each item moves.
-    """
+    """Items of an array that move along the axis that is cut, as ``numpy.roll`` moves them."""
 
     axis: int
     shift: int
@@ -197,47 +147,43 @@ class Roll(Along):
     memory none that is reused.
     """
 
-    def __init__(self) -> None:
-        super().__init__(None, "shift")
-
     def _cut_along(self, kind: Axis | Unknown, call: Call, axes: tuple[int, ...]) -> Typing | None:
         """Return the typing for an argument that is cut along an axis."""
-        if not self._is_along_one(call, axes) or (isinstance(kind, Unknown) and 0 in axes):
+        at = kind.axis if isinstance(kind, Axis) else 0
+        if not self._is_along_one(call) or (isinstance(kind, Unknown) and 0 in axes):
             return None
-        if isinstance(kind, Axis) and kind.axis in axes:
-            moved, data = Shifted(kind.axis, call.kwargs["shift"]), call.inputs[0].data
-            fn = _as_it_is if data is None or data.flags.forc else _in_order
-            return Typing((moved,), (kind,), _shape(call)[kind.axis], fn)
-        typing = super()._cut_along(kind, call, axes)
-        return typing and typing._replace(fn=_rolled)
+        if at not in axes:
+            return Typing((kind,), (kind,), _shape(call)[at], _rolled)
+        data = call.inputs[0].data
+        fn = _copied if isinstance(data, np.ndarray) and not data.flags.c_contiguous else _as_it_is
+        return Typing((Shifted(at, call.kwargs["shift"]),), (kind,), _shape(call)[at], fn)
 
-    def _is_along_one(self, call: Call, axes: tuple[int, ...]) -> bool:
-        return type(call.kwargs.get("shift")) is int and len(axes) == 1
+    def _is_along_one(self, call: Call) -> bool:
+        return type(call.kwargs.get("shift")) is int and len(self.axes(call)) == 1
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the meta of the argument."""
-        axes = self.axes(call)
-        if axes is not None and self._is_along_one(call, axes):
-            return (call.inputs[0].meta,)
-        return super().metas(call)
+        if not self._is_along_one(call):
+            raise UnforeseenResultError
+        return (call.inputs[0].meta,)
 
 
 def _as_it_is(a: Any, *args: Any, **kwargs: Any) -> Any:
     return a
 
 
-def _in_order(a: Any, *args: Any, **kwargs: Any) -> Any:
+def _copied(a: Any, *args: Any, **kwargs: Any) -> Any:
     """Return a copy, as the result has no gaps: some functions have other bits for strides."""
-    return a.copy("K")
+    return a.copy()
 
 
-def _rolled(a: Any, shift: int, axis: int) -> Any:
+def _rolled(a: Any, shift: int, axis: int | None = None) -> Any:
     """Return what ``numpy.roll`` does, whose own Python takes longer than copying a piece."""
-    extent = a.shape[axis]
-    first = -shift % extent
-    whole = Axis(axis)
-    parts = whole.split(a, first, extent), whole.split(a, 0, first)
-    return np.concatenate(parts, axis, dtype=a.dtype)
+    at = axis or 0
+    first = -shift % a.shape[at]
+    whole = Axis(at)
+    parts = whole.split(a, first, a.shape[at]), whole.split(a, 0, first)
+    return np.concatenate(parts, at, dtype=a.dtype)
 
 
 def _count_along(piece: Any, axes: Any) -> int:
@@ -245,12 +191,6 @@ def _count_along(piece: Any, axes: Any) -> int:
         return int(piece.size)
     numbers = axes if isinstance(axes, tuple) else (axes,)
     return int(np.prod([piece.shape[axis] for axis in numbers]))
-
-
-def _of_no_rows(fn: Callable[..., Any], like: Any) -> Any:
-    """Return the NaNs of a function for no rows, with its warnings."""
-    dtype = like.dtype if like.dtype.kind == "m" else np.result_type(like, np.float16)
-    return fn(np.empty((0, *like.shape), dtype), axis=0)
 
 
 def _mean_partial(a: Any, axis: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
@@ -267,29 +207,24 @@ def _mean_merge(one: Any, other: Any) -> Any:
 
 def _mean_finish(last: Any) -> Any:
     total, count, dtype = last
-    if not count:
-        return _of_no_rows(np.mean, total).astype(dtype)
     return (total / count).astype(dtype)
 
 
-def var_partial(
+def _var_partial(
     a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, **kwargs: Any
 ) -> Any:
     """Return count, mean and sum of squared distances from it along an axis, and `ddof`."""
-    kept = {"axis": axis, "dtype": dtype, "keepdims": True}
-    if not _count_along(a, axis):
-        return 0, np.sum(a, **kept), np.sum(a, axis=axis, dtype=dtype, **kwargs), ddof
-    mean = np.mean(a, **kept)
-    squares = np.var(a, axis=axis, dtype=dtype, **kwargs) * _count_along(a, axis)
-    if not kwargs.get("keepdims", False):
-        mean = mean.reshape(np.shape(squares))
-    return _count_along(a, axis), mean, squares, ddof
+    count = _count_along(a, axis)
+    if not count:  # of no rows, which has no mean
+        zeros = np.sum(a, axis=axis, dtype=dtype or np.var(np.ones(1, a.dtype)).dtype, **kwargs)
+        return Nothing(functools.partial(tuple, (0, zeros, zeros, ddof)))
+    mean = np.mean(a, axis=axis, dtype=dtype, keepdims=True)
+    squares = np.var(a, axis=axis, dtype=dtype, **kwargs) * count
+    return count, mean.reshape(np.shape(squares)), squares, ddof
 
 
-def var_merge(one: Any, other: Any) -> Any:
+def _var_merge(one: Any, other: Any) -> Any:
     """Merge as Chan, Golub and LeVeque, "Algorithms for computing the sample variance" (1983)."""
-    if not one[0] or not other[0]:
-        return one if one[0] else other
     count = one[0] + other[0]
     step = other[1] - one[1]
     mean = one[1] + step * (other[0] / count)
@@ -299,8 +234,6 @@ def var_merge(one: Any, other: Any) -> Any:
 
 def _var_finish(last: Any) -> Any:
     count, _, squares, ddof = last
-    if not count:
-        return _of_no_rows(np.var, squares)
     if count <= ddof:  # as NumPy does
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
     return (squares / max(count - ddof, 0)).astype(squares.dtype)[()]
@@ -345,32 +278,14 @@ def _arg(best: Callable[..., Any], better: Callable[..., Any]) -> Along:
     )
 
 
-def extreme_partial(fn: Callable[..., Any], a: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return the extreme in a list; of no items, such as a filter may leave, the arguments."""
-    return (None, [fn(a, *args, **kwargs)]) if a.size else ((a, args, kwargs), [])
-
-
-def extreme_merge(one: Any, other: Any) -> Any:
-    """Put the extremes of two pieces in one list."""
-    return one[0] or other[0], one[1] + other[1]
-
-
-def extreme_finish(fn: Callable[..., Any], ufunc: np.ufunc, last: Any) -> Any:
-    """Return the extreme of all pieces; of no items what the function returns or raises."""
-    call, found = last
-    if found:
-        return functools.reduce(ufunc, found)
-    a, args, kwargs = call
-    return fn(a, *args, **kwargs)
+def _extreme_partial(fn: Callable[..., Any], a: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return the extreme; of no items, such as a filter may leave, what raises if all are such."""
+    call = functools.partial(fn, a, *args, **kwargs)
+    return call() if a.size else Nothing(call)
 
 
 def _extreme(fn: Callable[..., Any], ufunc: np.ufunc, default: int | None = None) -> Along:
-    return _reduce(
-        extreme_merge,
-        functools.partial(extreme_partial, fn),
-        functools.partial(extreme_finish, fn, ufunc),
-        default=default,
-    )
+    return _reduce(ufunc, functools.partial(_extreme_partial, fn), default=default)
 
 
 _MERGEABLE: Final[tuple[Any, ...]] = (
@@ -386,14 +301,6 @@ _OF_FIRST: Final[tuple[Any, ...]] = (
 )
 """Functions of the elements of their argument."""
 
-_DROPS_AXIS: Final[tuple[Any, ...]] = (
-    *(np.median, np.ptp, np.nanmedian, np.nanmin, np.nanmax, np.nanargmin, np.nanargmax),
-)
-"""Functions with one result for each line along an axis."""
-
-_DROPS_AND_ROUNDS: Final[tuple[Any, ...]] = (np.nanmean, np.nanvar, np.nanstd)
-"""Such ones whose result has a dtype of its own."""
-
 FUNCTIONS: Final[Mapping[Any, FunctionAnnotation]] = {
     # Reductions.
     np.sum: _reduce(np.add),
@@ -406,8 +313,8 @@ FUNCTIONS: Final[Mapping[Any, FunctionAnnotation]] = {
     np.nansum: _reduce(np.add),
     np.nanprod: _reduce(np.multiply),
     np.mean: _reduce(_mean_merge, _mean_partial, _mean_finish, along=Moments),
-    np.var: _reduce(var_merge, var_partial, _var_finish, along=Moments),
-    np.std: _reduce(var_merge, var_partial, _std_finish, along=Moments),
+    np.var: _reduce(_var_merge, _var_partial, _var_finish, along=Moments),
+    np.std: _reduce(_var_merge, _var_partial, _std_finish, along=Moments),
     np.argmin: _arg(np.argmin, np.less),
     np.argmax: _arg(np.argmax, np.greater),
     # Methods of ufuncs, along the first axis by default.
@@ -420,22 +327,13 @@ FUNCTIONS: Final[Mapping[Any, FunctionAnnotation]] = {
     np.nan_to_num: Elementwise((0, "nan", "posinf", "neginf"), "nan posinf neginf"),
     np.interp: Elementwise((0,), "left right period", positional=3),
     np.digitize: Elementwise((0,), "right", positional=2),
-    np.isin: Like((0,), "assume_unique invert kind", positional=2),
-    np.full_like: Like((0, 1), "dtype", positional=2),
-    **dict.fromkeys((np.zeros_like, np.ones_like, np.copy), Like((0,), "dtype")),
+    np.isin: Elementwise((0,), "assume_unique invert kind", positional=2),
+    np.full_like: Elementwise((0,), "dtype", positional=2),
+    **dict.fromkeys((np.zeros_like, np.ones_like, np.copy), Elementwise((0,), "dtype")),
     np.where: Elementwise((0, 1, 2), positional=3),
     np.clip: Elementwise((0, "a_min", "a_max", "min", "max"), "a_min a_max min max"),
     np.isclose: Elementwise((0, 1, "rtol", "atol"), "rtol atol equal_nan", positional=2),
     np.searchsorted: Elementwise((1,), "side sorter", positional=2),
-    # Along one axis.
-    **dict.fromkeys((np.sort, np.argsort), Along(-1, "kind stable")),
-    **dict.fromkeys((np.cumsum, np.cumprod, np.nancumsum, np.nancumprod), Along(None, "dtype")),
-    **dict.fromkeys(_DROPS_AXIS, Along(None, "keepdims", drops=True)),
-    **dict.fromkeys(_DROPS_AND_ROUNDS, Along(None, "dtype ddof keepdims", drops=True)),
-    **dict.fromkeys((np.percentile, np.quantile), Along(None, "q method keepdims", drops=True)),
-    np.linalg.norm: Along(None, "ord keepdims", drops=True),
-    np.roll: Roll(),
-    **dict.fromkeys((np.fft.fft, np.fft.ifft), Along(-1, "norm")),
-    np.unwrap: Along(-1, "discont period"),
+    np.roll: Roll("shift"),
 }
 """By what NumPy passes to ``__array_function__``, and by methods ``reduce`` of ufuncs."""

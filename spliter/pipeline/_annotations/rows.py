@@ -59,14 +59,7 @@ def _length(node: Node) -> int | None:
 
 
 def token_of(mask: Node, call: Call) -> int:
-    """Return a number for the rows that a mask chooses: the same one for all of them.
-
-    Parameters
-    ----------
-    mask : Node
-    call : Call
-        Whose number it is if the mask exists.
-    """
+    """Return a number for the rows that a mask chooses: the same one for all of them."""
     maker = mask.call
     if maker is None:
         return call.number if mask.rows is None else cast(int, mask.rows.token)

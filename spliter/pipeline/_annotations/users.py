@@ -34,17 +34,7 @@ DEFAULT: Final = Rows()
 
 @dataclass(frozen=True)
 class Annotated:
-    """A function with its annotation.
-
-    Parameters
-    ----------
-    fn : callable
-    types : mapping of str to split type
-        By parameter; others are passed whole.
-    returns : tuple of split type
-        Of its results.
-    signature : Signature
-    """
+    """A function with its annotation."""
 
     fn: Callable[..., Any]
     types: Mapping[str, AnyType]
@@ -54,14 +44,7 @@ class Annotated:
 
 @dataclass(frozen=True)
 class Declared:
-    """A function whose results have the declared rows.
-
-    Parameters
-    ----------
-    fn : callable
-    rows : tuple of (tuple of int, dtype) or None
-        Of each result, the shape and dtype of a row.
-    """
+    """A function whose results have the declared rows."""
 
     fn: Callable[..., Any]
     rows: tuple[tuple[Shape, np.dtype[Any]] | None, ...]
@@ -104,15 +87,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class OfSomeRows:
-    """A function that combines rows: it is not called for a piece without rows.
-
-    Parameters
-    ----------
-    fn : callable
-    keys : tuple of int or str
-        Positions and names of the arguments whose rows nobody has counted.
-    results : int
-    """
+    """A function that combines rows: it is not called for a piece without rows."""
 
     fn: Callable[..., Any]
     keys: tuple[int | str, ...]
@@ -129,15 +104,7 @@ class OfSomeRows:
 
 @dataclass(frozen=True)
 class CallTypes:
-    """Annotation of one call of a user's function.
-
-    Parameters
-    ----------
-    inputs : tuple of (str, split type)
-        Parameter and type of each input, in their order.
-    returns : tuple of split type
-        Of the results.
-    """
+    """Annotation of one call of a user's function."""
 
     inputs: tuple[tuple[str, AnyType], ...]
     returns: tuple[AnyType, ...]

@@ -25,19 +25,7 @@ NUMBERS: Final = itertools.count()
 
 
 class Typing(NamedTuple):
-    """One way to cut a call: a split type for each input and output, and the number of items.
-
-    Parameters
-    ----------
-    inputs, outputs : tuple of SplitType
-        In the order of the call.
-    length : int or None
-        Items of all inputs that are cut; ``None`` if that follows from an input of unknown length.
-    fn : callable or None
-        Called with the pieces in place of the function, with the same other arguments.
-    is_checked : bool
-        Whether the annotation is a user's, so that the lengths of results must be checked.
-    """
+    """One way to cut a call: a split type for each input and output, and the number of items."""
 
     inputs: tuple[SplitType, ...]
     outputs: tuple[SplitType, ...]
@@ -63,25 +51,11 @@ class Annotation(Protocol):
     can be reused for the next batch."""
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return the ways to cut a call, the best one first; none if it runs on whole values.
-
-        Parameters
-        ----------
-        call : Call
-            Inputs that are not known have data, or else a meta.
-        known : tuple of SplitType or None
-            Types of the inputs that the same stage makes.
-        """
+        """Return the ways to cut a call, the best one first; none if it runs on whole values."""
         ...
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return what is known of the results; raises what the call itself would raise.
-
-        Raises
-        ------
-        UnforeseenResultError
-            If the call has to run at once.
-        """
+        """Return what is known of the results; raises what the call itself would raise."""
         ...
 
 
@@ -134,19 +108,7 @@ def source(data: Any) -> Node:
 
 
 class Call:
-    """A captured call.
-
-    Parameters
-    ----------
-    fn : callable
-        The library's function.
-    args, kwargs
-        Its arguments; values are :class:`Node` objects.
-    annotation : Annotation
-        How it may be cut.
-    writes : tuple of Node
-        Inputs that it changes in place; they exist.
-    """
+    """A captured call."""
 
     __slots__ = (
         "annotation", "args", "errcall", "errstate", "fn", "inputs", "kwargs", "number", "outputs",
@@ -183,6 +145,12 @@ class Call:
     def place(self) -> str:
         """Name of the function, and the line of the call."""
         return f"{self.name} ({self.site})"
+
+    @property
+    def keys(self) -> tuple[int | str, ...]:
+        """Position or name of each input."""
+        given: tuple[tuple[Any, Any], ...] = (*enumerate(self.args), *self.kwargs.items())
+        return tuple([key for key, value in given if isinstance(value, Node)])
 
     def make_outputs(self, metas: Iterable[Meta]) -> tuple[Node, ...]:
         """Return new nodes for its results."""

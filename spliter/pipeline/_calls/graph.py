@@ -32,15 +32,7 @@ class Graph:
         self._merged_into: Graph | None = None
 
     def run(self, calls: list[Call], kept: set[Node]) -> None:
-        """Run calls; finish those of their results that are kept.
-
-        Parameters
-        ----------
-        calls : list of Call
-            In program order, with all pending makers of their inputs.
-        kept : set of Node
-            Results that the program holds, or that calls need which stay pending.
-        """
+        """Run calls; finish those of their results that are kept."""
         raise NotImplementedError
 
     def value(self, node: Node) -> Any:
@@ -49,22 +41,11 @@ class Graph:
 
     def length(self, node: Node) -> int | None:
         """Return the number of rows of a value without evaluating it; ``None`` if that is needed.
-
-        Parameters
-        ----------
-        node : Node
-            Whose meta does not tell.
         """
         return None
 
     def learn(self, node: Node) -> bool:
-        """Evaluate a value of which nothing is known; return whether it is an array elsewhere.
-
-        Parameters
-        ----------
-        node : Node
-            Whose meta is set then.
-        """
+        """Evaluate a value of which nothing is known; return whether it is an array elsewhere."""
         return False
 
     def root(self) -> Graph:
@@ -75,13 +56,7 @@ class Graph:
         return graph
 
     def check(self) -> None:
-        """Refuse a use after an error, in another thread, or in a function that runs on pieces.
-
-        Raises
-        ------
-        PipelineFailedError
-        InvalidArgumentError
-        """
+        """Refuse a use after an error, in another thread, or in a function that runs on pieces."""
         if self.error is not None:
             place, error = self.error
             raise PipelineFailedError(
@@ -100,19 +75,7 @@ class Graph:
             )
 
     def evaluate(self, wanted: Iterable[Node] | None = None) -> None:
-        """Run pending calls.
-
-        Parameters
-        ----------
-        wanted : iterable of Node, optional
-            Only what these values follow from runs; by default everything that the program still
-            holds.
-
-        Raises
-        ------
-        Exception
-            What the first call raises that fails; the pipeline is finished then.
-        """
+        """Run pending calls."""
         self.check()
         calls, others = needed(self.pending), []
         if wanted is not None:
@@ -148,12 +111,7 @@ class Graph:
 
 
 def needed(pending: Sequence[Call]) -> list[Call]:
-    """Return the calls whose results somebody still holds, with their makers, in program order.
-
-    Parameters
-    ----------
-    pending : sequence of Call
-    """
+    """Return the calls whose results somebody still holds, with their makers, in program order."""
     wanted = [
         call
         for call in pending
@@ -163,12 +121,7 @@ def needed(pending: Sequence[Call]) -> list[Call]:
 
 
 def with_makers(wanted: Iterable[Call]) -> list[Call]:
-    """Return calls and those whose results they need, in program order.
-
-    Parameters
-    ----------
-    wanted : iterable of Call
-    """
+    """Return calls and those whose results they need, in program order."""
     found = list(dict.fromkeys(wanted))
     chosen = {*found}
     for call in found:  # and those that the loop adds

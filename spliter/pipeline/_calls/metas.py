@@ -14,18 +14,7 @@ DTYPES: Final = "biufcmM"
 
 
 class ArrayMeta(NamedTuple):
-    """Shape and dtype of an array that need not exist yet.
-
-    Parameters
-    ----------
-    shape : tuple of int or None
-        ``None`` along an axis of unknown length.
-    dtype : dtype
-        Of the elements.
-    exact : bool
-        Whether NumPy itself guarantees both, so that results can be written into an array that is
-        allocated before the call.
-    """
+    """Shape and dtype of an array that need not exist yet."""
 
     shape: Shape
     dtype: np.dtype[Any]
@@ -53,13 +42,7 @@ Meta: TypeAlias = ArrayMeta | None
 
 
 def meta_of(value: Any) -> Meta:
-    """Return the meta of a value that exists; ``None`` if it is neither an array nor a number.
-
-    Parameters
-    ----------
-    value : object
-        Of arrays, those of subclasses have none.
-    """
+    """Return the meta of a value that exists; ``None`` if it is neither an array nor a number."""
     if type(value) is np.ndarray or isinstance(value, np.generic):
         return ArrayMeta(value.shape, value.dtype)
     return None
@@ -78,12 +61,6 @@ def is_frame(value: Any) -> bool:
 
 
 def is_array(value: Any) -> TypeGuard[np.ndarray[Any, Any]]:
-    """Return whether a value is an array whose calls can be captured.
-
-    Parameters
-    ----------
-    value : object
-        Masked arrays and other subclasses are not, but memory maps are.
-    """
+    """Return whether a value is an array whose calls can be captured."""
     is_plain = type(value) is np.ndarray or type(value) is np.memmap
     return is_plain and value.ndim > 0 and value.dtype.kind in DTYPES

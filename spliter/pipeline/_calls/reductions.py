@@ -12,15 +12,14 @@ from spliter.pipeline._calls.split_types import SplitType
 
 @dataclass(frozen=True)
 class Nothing:
-    """The partial result of a piece without rows: the function is not called for it.
-
-    Parameters
-    ----------
-    call : callable
-        Makes the partial result after all, if no piece has rows.
-    """
+    """The partial result of a piece without rows: the function is not called for it."""
 
     call: Callable[[], Any]
+
+    def made(self) -> Any:
+        """Call the function after all, as no piece has rows."""
+        found = self.call()
+        return found.made() if isinstance(found, Nothing) else found
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,8 @@ class Reduction(SplitType):
 
     def combine(self, pieces: Sequence[Any]) -> Any:
         """Combine partial results pairwise, in order; not finished."""
-        level = [each for each in pieces if not isinstance(each, Nothing)] or [pieces[0].call()]
+        level = [each for each in pieces if not isinstance(each, Nothing)]
+        level = level or [pieces[0].made()]
         while len(level) > 1:
             level = [
                 self.merge_two(*pair) if len(pair) == 2 else pair[0]

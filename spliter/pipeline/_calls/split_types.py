@@ -262,13 +262,7 @@ class Broadcast(SplitType):
 
 @dataclass(frozen=True)
 class Unknown(SplitType):
-    """Result with an unknown number of items per piece, such as a filter's. Use ``unknown``.
-
-    Parameters
-    ----------
-    token : int
-        Identifies the call, or the mask: only such results have pieces of equal lengths.
-    """
+    """Result with an unknown number of items per piece, such as a filter's. Use ``unknown``."""
 
     token: int = 0
 

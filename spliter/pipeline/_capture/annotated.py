@@ -36,16 +36,7 @@ from spliter.pipeline._capture.lazy import Lazy, compute, computed, lazies_in
 def capture_annotated(
     annotated: Annotated, graph: Graph | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Capture a call of an annotated function.
-
-    Parameters
-    ----------
-    annotated : Annotated
-    graph : Graph or None
-        Graph of the call, if no argument is lazy.
-    args, kwargs
-        Arguments, as the program passes them.
-    """
+    """Capture a call of an annotated function."""
     found = lazies_in((args, kwargs))
     graph = graph_of(found) if graph is None or found else graph
     graph.check()
@@ -192,16 +183,7 @@ def annotated_of(fn: Callable[..., Any]) -> Annotated | None:
 def captured(
     fn: Callable[..., Any], graph: Graph, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Run a function on lazy arguments; return what it returns, not evaluated.
-
-    Parameters
-    ----------
-    fn : callable
-    graph : Graph
-        Of the arguments.
-    args, kwargs
-        Arguments, of which arrays become lazy, also in lists, tuples and dicts.
-    """
+    """Run a function on lazy arguments; return what it returns, not evaluated."""
     made: dict[int, Any] = {}
     lazies = tuple([wrapped(each, graph, made) for each in args])
     named = {name: wrapped(each, graph, made) for name, each in kwargs.items()}

@@ -24,13 +24,7 @@ _CHANGING: Final = (
 
 
 def known(value: Any) -> Any:
-    """Return what an opaque value has turned out to be; it itself as long as it is pending.
-
-    Parameters
-    ----------
-    value : object
-        Anything else is returned unchanged.
-    """
+    """Return what an opaque value has turned out to be; it itself as long as it is pending."""
     if type(value) is not CLASSES[False] or not value._node.is_here:
         return value
     data = compute(value)
@@ -58,16 +52,7 @@ def _array(value: Any) -> Any:
 def capture_ufunc(
     ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Capture a call of a ufunc or of its method ``reduce``, or run it on evaluated arguments.
-
-    Parameters
-    ----------
-    ufunc : numpy.ufunc
-    method : str
-        ``"__call__"``, ``"reduce"``, ...
-    inputs, kwargs
-        Arguments of ``__array_ufunc__``.
-    """
+    """Capture a call of a ufunc or of its method ``reduce``, or run it on evaluated arguments."""
     check_out(ufunc, kwargs)
     fn = ufunc if method == "__call__" else getattr(ufunc, method)
     if method == "reduce":
@@ -82,14 +67,7 @@ def capture_ufunc(
 
 
 def check_out(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse ``out=``.
-
-    Parameters
-    ----------
-    fn : callable
-    kwargs : mapping of str to object
-        Arguments of the call.
-    """
+    """Refuse ``out=``."""
     outs = kwargs.get("out")
     if outs is not None and not (type(outs) is tuple and all(each is None for each in outs)):
         name = getattr(fn, "__name__", fn)
@@ -97,14 +75,7 @@ def check_out(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
 
 
 def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Capture a call of an annotated function of NumPy, or run it on evaluated arguments.
-
-    Parameters
-    ----------
-    fn : callable
-    args, kwargs
-        Its arguments.
-    """
+    """Capture a call of an annotated function of NumPy, or run it on evaluated arguments."""
     check_out(fn, kwargs)
     if fn in _CHANGING:
         raise refused(f"calls {fn.__name__}, which changes its first argument", NEW_VALUE)
@@ -167,14 +138,7 @@ _OF_METAS: Final[Mapping[Any, Callable[..., Any]]] = {
 
 
 def capture_operator(fn: Callable[..., Any], *operands: Any) -> Any:
-    """Capture an operator of opaque values, or apply it to what they have turned out to be.
-
-    Parameters
-    ----------
-    fn : callable
-        Of the module ``operator``.
-    operands : object
-    """
+    """Capture an operator of opaque values, or apply it to what they have turned out to be."""
     operands = tuple(map(known, operands))
     if not any(map(is_opaque, operands)):
         return fn(*operands)

@@ -257,14 +257,7 @@ def _check_room(function: Callable[..., Any], old: LazyArray, other: Any, new: L
 
 
 def written_out(key: Any, ndim: int) -> tuple[Any, ...]:
-    """Return an index with slices in place of an ellipsis, and copies of lists in it.
-
-    Parameters
-    ----------
-    key : object
-    ndim : int
-        Number of axes of the array.
-    """
+    """Return an index with slices in place of an ellipsis, and copies of lists in it."""
     keys = computed(key if isinstance(key, tuple) else (key,))
     if sum(each is Ellipsis for each in keys) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
@@ -349,13 +342,6 @@ _UFUNCS: Final[dict[str, Any]] = {
 
 def _array_operator(name: str, *, reflected: bool = False) -> Callable[..., Any]:
     """Return an operator that leaves operands their own: matrices and sparse arrays have products.
-
-    Parameters
-    ----------
-    name : str
-        Such as ``"add"``.
-    reflected : bool
-        Whether the lazy array is the right operand.
     """
     ufunc, function = _UFUNCS[name], getattr(operator, f"__{name}__")
 

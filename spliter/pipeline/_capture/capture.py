@@ -30,43 +30,17 @@ CLASSES: Final[dict[bool, type[Lazy]]] = {}
 
 
 def wrap(node: Node, graph: Graph, fixed: str = "") -> Any:
-    """Return the lazy value of a node, of a class that fits what is known of it.
-
-    Parameters
-    ----------
-    node : Node
-    graph : Graph
-    fixed : str
-        What it is if it cannot be changed in place.
-    """
+    """Return the lazy value of a node, of a class that fits what is known of it."""
     return CLASSES[node.meta is not None](node, graph, fixed)
 
 
 def refused(what: str, advice: str) -> InvalidArgumentError:
-    """Return the error of a change that would have to be seen by other names.
-
-    Parameters
-    ----------
-    what : str
-        What the program does.
-    advice : str
-        What it should write.
-    """
+    """Return the error of a change that would have to be seen by other names."""
     return InvalidArgumentError(f"{Site.of_caller()} {what}; {advice}")
 
 
 def graph_of(lazies: Sequence[Lazy]) -> Graph:
-    """Return one graph for the lazy values of a call, after merging those of this process.
-
-    Parameters
-    ----------
-    lazies : sequence of Lazy
-
-    Raises
-    ------
-    InvalidArgumentError
-        If some are of pipelines over several Splits.
-    """
+    """Return one graph for the lazy values of a call, after merging those of this process."""
     graph = lazies[0]._graph.root()
     for each in lazies[1:]:
         other = each._graph.root()
@@ -104,20 +78,7 @@ def capture(
     kwargs: dict[str, Any],
     annotation: Annotation,
 ) -> Any:
-    """Add a call to the graph of its arguments.
-
-    Parameters
-    ----------
-    fn, args, kwargs
-        The call; some values are lazy.
-    annotation : Annotation
-        How it may be cut.
-
-    Returns
-    -------
-    Lazy, number, tuple of these, or None
-        As many as the call has results.
-    """
+    """Add a call to the graph of its arguments."""
     given = (*args, *kwargs.values()) if kwargs else args
     graph = graph_of([each for each in given if isinstance(each, Lazy)])
     graph.check()
@@ -157,19 +118,7 @@ def _number(value: Lazy) -> Any:
 
 
 def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Evaluate the arguments of a call that is not captured, and run it.
-
-    Parameters
-    ----------
-    fn : callable
-    args, kwargs
-        Its arguments.
-
-    Returns
-    -------
-    object
-        A lazy value in place of an array, as calls on it are captured; so too in tuples and lists.
-    """
+    """Evaluate the arguments of a call that is not captured, and run it."""
     given = lazies_in((args, kwargs))
     name = str(getattr(fn, "__name__", fn))
     result = fn(*computed(args, name), **computed(kwargs, name))
@@ -177,14 +126,7 @@ def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def rewrapped(result: Any, given: Sequence[Lazy]) -> Any:
-    """Return lazy values in place of arrays.
-
-    Parameters
-    ----------
-    result : object
-    given : sequence of Lazy
-        Arguments of the call; the result may share the memory of some.
-    """
+    """Return lazy values in place of arrays."""
     if is_array(result):
         return _as_lazy(result, given)
     if isinstance(result, tuple) or (type(result) is list and any(map(is_array, result[:1]))):

@@ -60,17 +60,7 @@ for _name in ("__iadd__", "__imul__"):
 
 
 def wrapped(value: Any, graph: Graph, made: dict[int, Any]) -> Any:
-    """Return an argument with arrays made lazy, also in lists, tuples and dicts.
-
-    Parameters
-    ----------
-    value : object
-        Of lists, tuples and dicts, those of classes derived from them are left alone.
-    graph : Graph
-    made : dict of int to object
-        What stands for arrays, lists and dicts, by the `id` of these; passed twice, they are one
-        object for the body, too.
-    """
+    """Return an argument with arrays made lazy, also in lists, tuples and dicts."""
     if id(value) in made:
         return made[id(value)]
     if is_array(value) or is_frame(value):
@@ -93,14 +83,7 @@ def wrapped(value: Any, graph: Graph, made: dict[int, Any]) -> Any:
 
 
 def settled(value: Any, value_of: Callable[[Lazy], Any] = compute) -> Any:
-    """Return what the body returns, without lazy values; its own lists and dicts are changed.
-
-    Parameters
-    ----------
-    value : object
-    value_of : callable, optional
-        Returns the value of a lazy one.
-    """
+    """Return what the body returns, without lazy values; its own lists and dicts are changed."""
     return _settled(value, value_of, set())
 
 

@@ -102,14 +102,7 @@ def read_only(value: Any) -> Any:
 
 
 def compute(value: Any, by: str = "") -> Any:
-    """Evaluate a lazy value; return any other value unchanged.
-
-    Parameters
-    ----------
-    value : object
-    by : str
-        Name of the function that needs it.
-    """
+    """Evaluate a lazy value; return any other value unchanged."""
     if not isinstance(value, Lazy):
         return value
     graph, node = value._graph.root(), value._node

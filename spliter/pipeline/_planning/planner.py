@@ -20,23 +20,16 @@ from spliter.pipeline._calls.split_types import share_of
 from spliter.pipeline._options import Options, plain_nbytes
 from spliter.pipeline._planning.stages import Stage, whole_typing
 
+ALL_SMALL: Final = "all values are small"
+
 SMALL: Final = 64
 """Times that the largest value has the elements of one that is small: less than 2% of the work."""
 
 
 def next_stage(calls: Sequence[Call], kept: Collection[Node], options: Options) -> Stage:
-    """Return the calls that run next.
-
-    Parameters
-    ----------
-    calls : sequence of Call
-        All that remain, in program order; other inputs exist.
-    kept : collection of Node
-        Results that the program holds, or that other calls need.
-    options : Options
-    """
+    """Return the calls that run next."""
     if are_small(calls, options):
-        stage = Stage(None, "all values are small")
+        stage = Stage(None, ALL_SMALL)
         for call in calls:
             stage.add(call, whole_typing(call))
     else:
@@ -48,13 +41,7 @@ def next_stage(calls: Sequence[Call], kept: Collection[Node], options: Options) 
 
 
 def are_small(calls: Sequence[Call], options: Options) -> bool:
-    """Return whether all values of calls are so small that batches of them do not pay.
-
-    Parameters
-    ----------
-    calls : sequence of Call
-    options : Options
-    """
+    """Return whether all values of calls are so small that batches of them do not pay."""
     shares = [_share(node) for call in calls for node in call.inputs]
     shares += [_share(node) for call in calls for _, node in call.live_outputs()]
     return options.runs_plain(max(shares, default=0.0))
@@ -122,14 +109,7 @@ def _fitting(stage: Stage, call: Call) -> Typing | None:
 
 
 def why_not(stage: Stage, call: Call) -> str:
-    """Say why a call cannot be part of a stage.
-
-    Parameters
-    ----------
-    stage : Stage
-        That has run before.
-    call : Call
-    """
+    """Say why a call cannot be part of a stage."""
     for node in call.inputs:
         kind = stage.made.get(node)
         if kind is not None and kind.combines:

@@ -10,15 +10,7 @@ from spliter.pipeline._calls.split_types import SplitType, broadcast
 
 @dataclass(eq=False)
 class Stage:
-    """Calls that run one after the other on each batch.
-
-    Parameters
-    ----------
-    length : int or None
-        Items that are cut into batches; ``None`` if the calls run once, on whole values.
-    reason : str
-        Why the calls before it do not run in the same batches.
-    """
+    """Calls that run one after the other on each batch."""
 
     length: int | None
     reason: str = ""

@@ -32,15 +32,7 @@ from spliter.pipeline._running.program import Program, Step, allocate
 
 @dataclass(frozen=True)
 class Group:
-    """Consecutive steps with the same handling of floating-point errors and the same driver.
-
-    Parameters
-    ----------
-    errstate : mapping of str to str
-    steps : list of Step
-    table : Table or None
-        The calls of the steps; ``None`` if they run in Python.
-    """
+    """Consecutive steps with the same handling of floating-point errors and the same driver."""
 
     errstate: Mapping[str, Any]
     steps: list[Step]
@@ -52,13 +44,7 @@ class Group:
 
 
 def groups_of(program: Program) -> list[Group]:
-    """Return the steps of a program in groups.
-
-    Parameters
-    ----------
-    program : Program
-        Gets constants of the dtypes that inner loops need.
-    """
+    """Return the steps of a program in groups."""
     compiler = _Compiler(program) if runner() is not None else None
     calls = [compiler.call(step) if compiler else None for step in program.steps]
     pairs = zip(program.steps, calls, strict=True)
@@ -84,17 +70,7 @@ def _group(pairs: list[tuple[Step, InnerCall | None]]) -> Group:
 
 
 class _View(NamedTuple):
-    """Dtype and place of the elements of an operand.
-
-    Parameters
-    ----------
-    dtype : dtype or type
-        Types of Python's numbers adapt to the other operands.
-    axis : int or None
-        Along which it is cut.
-    moves : bool
-        Whether the piece of a batch begins at its first item, as that of scratch memory does not.
-    """
+    """Dtype and place of the elements of an operand."""
 
     dtype: Any
     shape: tuple[int, ...] = ()
@@ -191,7 +167,6 @@ def _walk(views: tuple[_View, ...]) -> Walk | None:
     at = result.axis or 0
     strides = [_broadcast(view, result) for view in views]
     others = [axis for axis, extent in enumerate(result.shape) if axis != at and extent != 1]
-    others.sort(key=lambda axis: -abs(result.strides[axis]))
     found = [each and _one_stride(each, others or [at], result.shape) for each in strides]
     if None in found:
         return None

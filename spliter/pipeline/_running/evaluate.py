@@ -6,28 +6,27 @@ import contextlib
 import contextvars
 import functools
 import operator
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final, cast
 
 import numpy as np
 
 from spliter.pipeline._calls.calls import Call, Node
 from spliter.pipeline._calls.graph import Graph
 from spliter.pipeline._calls.sites import Site
+from spliter.pipeline._calls.split_types import Axis
 from spliter.pipeline._options import CURRENT, Options
-from spliter.pipeline._planning.planner import next_stage, why_not
+from spliter.pipeline._planning.planner import ALL_SMALL, next_stage, why_not
 from spliter.pipeline._planning.stages import Stage
 from spliter.pipeline._running.program import compile_stage
 from spliter.pipeline._running.recorded_warnings import WarningRecorder
-from spliter.pipeline._running.results import check_count, check_nothing, collector_for
+from spliter.pipeline._running.results import Arrays, Pieces, check_count, check_nothing
 from spliter.pipeline._running.runner import Batches
 
-Trace: TypeAlias = Callable[[Stage, Batches | None], None]
-
-TRACE: Final[contextvars.ContextVar[tuple[Trace, Callable[[str], None]] | None]] = (
+TRACE: Final[contextvars.ContextVar[list[tuple[Stage, Batches | None] | str] | None]] = (
     contextvars.ContextVar("spliter_pipeline_trace", default=None)
 )
-"""What `explain` is told: each stage before it runs, and the line that needs a value."""
+"""Where `explain` finds the stages that have run, and the lines that needed a value."""
 
 
 class LocalGraph(Graph):
@@ -38,43 +37,27 @@ class LocalGraph(Graph):
 
     def run(self, calls: list[Call], kept: set[Node]) -> None:
         """Run calls; finish those of their results that are kept."""
-        if trace := TRACE.get():
+        if (trace := TRACE.get()) is not None:
             by = f" by {self.by}" if self.by else ""
-            trace[1](f"evaluated at {Site.of_caller()}{by}")
+            trace.append(f"evaluated at {Site.of_caller()}{by}")
         self.was_planned |= run_calls(calls, kept, CURRENT.get())
 
 
 def run_calls(calls: Sequence[Call], kept: Collection[Node], options: Options) -> bool:
-    """Run calls in stages.
+    """Run calls, with all pending makers of their inputs, in stages; return whether any was large.
 
-    Parameters
-    ----------
-    calls : sequence of Call
-        In program order, with all pending makers of their inputs.
-    kept : collection of Node
-        Results to finish.
-    options : Options
-
-    Returns
-    -------
-    bool
-        Whether some ran on batches.
-
-    Raises
-    ------
-    Exception
-        What the first call raises that fails, with a note of its place. No other one is run then.
+    The first call that fails raises, with a note of its place, and no other one is run then.
     """
     recorder = WarningRecorder()
-    trace = TRACE.get()
-    remaining, previous, was_cut = list(calls), None, False
-    made: set[Node] = set()
+    remaining, made, was_large = list(calls), set[Node](), False
+    previous: Stage | None = None
     try:
         while remaining:
             stage = next_stage(remaining, kept, options)
+            was_large |= stage.reason != ALL_SMALL
             if previous is not None:
                 stage.reason = stage.reason or why_not(previous, stage.calls[0][0])
-            was_cut |= _run_stage(stage, options, recorder, trace and trace[0])
+            _run_stage(stage, options, recorder)
             chosen = {call for call, _ in stage.calls}
             remaining = [call for call in remaining if call not in chosen]
             made.update(stage.made)
@@ -82,7 +65,7 @@ def run_calls(calls: Sequence[Call], kept: Collection[Node], options: Options) -
             previous = stage
     finally:
         recorder.report()
-    return was_cut
+    return was_large
 
 
 def _free(made: Sequence[Node], remaining: Sequence[Call]) -> None:
@@ -93,22 +76,19 @@ def _free(made: Sequence[Node], remaining: Sequence[Call]) -> None:
             node.data = None
 
 
-def _run_stage(
-    stage: Stage, options: Options, recorder: WarningRecorder, trace: Trace | None
-) -> bool:
-    """Run a stage; return whether it ran on batches."""
-    if stage.is_whole:
-        if trace:
-            trace(stage, None)
+def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> None:
+    program = None if stage.is_whole else compile_stage(stage)
+    batches = program and Batches(program, options)
+    if (trace := TRACE.get()) is not None:
+        trace.append((stage, batches))
+    if program is None or batches is None:
         for call, _ in stage.calls:
             _run_whole(call, recorder)
-        return stage.reason != "all values are small"
-    program = compile_stage(stage)
-    batches = Batches(program, options)
-    if trace:
-        trace(stage, batches)
+        return
     collectors = [
-        collector_for(kind, program.length, node, program.layouts.get(node))
+        Arrays(kind, program.length, cast(Call, node.call).place)
+        if isinstance(kind, Axis)
+        else Pieces(kind)
         for _, kind, node in program.results
     ]
     batches.run(collectors, recorder)
@@ -119,7 +99,6 @@ def _run_stage(
             node.finish(collector.finish())
     for node, array in program.allocated:
         node.finish(array)
-    return True
 
 
 def _same(call: Call) -> Call:

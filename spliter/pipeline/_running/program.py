@@ -22,23 +22,20 @@ from spliter.pipeline._calls.split_types import (
     item_nbytes,
 )
 from spliter.pipeline._options import Options
-from spliter.pipeline._planning.memory_order import Layout, empty, layout_of_results
 from spliter.pipeline._planning.stages import Stage
 
 MAX_BATCH_NBYTES: Final = 2**23
 """Bytes of the live pieces of a batch of calls in Python. Threads in Python hand the interpreter
 lock to each other at every call, so fewer calls on pieces from the level-3 cache are faster: with
 batches of 4, 8, 16, 32, 64 and 128 thousand items, 512 KiB of level-2 cache and 2 threads,
-Black-Scholes (96 bytes per item) took 434, 325, 290, 271, 268 and 268 ms, ten additions (40 bytes
-per item) 144, 98, 48, 33, 26 and 25 ms. Functions that are annotated as a whole have temporaries
-that nobody counts, and would rather have smaller pieces. With pieces of 4, 8 and 12 MiB and 512 KiB
-of cache shallow water took 419, 266 and 247 ms, densities of sea water 101, 104 and 120 ms; with
-pieces of 4, 8 and 16 MiB and 2 MiB of cache 402, 306 and 286 ms, and 134, 157 and 186 ms."""
+Black-Scholes (96 bytes per item) took 434, 325, 290, 271, 268 and 268 ms. Functions that are
+annotated as a whole have temporaries that nobody counts: with pieces of 4, 8 and 16 MiB densities
+of sea water took 134, 157 and 186 ms, shallow water 402, 306 and 286 ms."""
 
 COMPILED_SHARE: Final = 1.0
 """Bytes of the live pieces of a batch of compiled calls, in level-2 caches. With batches of 1/8,
 1/4, 1/2, 1, 2, 4 and 8 caches of 1 MiB, 2 threads took 13.5, 11.2, 10.0, 9.6, 11.7, 12.7 and 13.0
-ms for ten additions, 165, 156, 153, 154, 155, 156 and 156 for Black-Scholes."""
+ms for ten additions."""
 
 MAX_TEMPORARY_NBYTES: Final = 2**21
 """Most bytes of the temporaries of a thread."""
@@ -46,87 +43,40 @@ MAX_TEMPORARY_NBYTES: Final = 2**21
 LEAST_FRAME_ROWS: Final = 2**18
 MOST_FRAME_ROWS: Final = 2**20
 """Rows of a batch with frames. A call of pandas takes some 50 us on any number of rows, and holds
-the interpreter lock. With 1/8, 1/4, 1/2 and 1 million rows, 2 threads took 131, 89, 62 and 54 ms
-for the index of crimes, 234, 161, 136 and 119 ms for the names of babies. Batches of more take more
-memory, and are no faster."""
-
+the interpreter lock: with 1/8, 1/4, 1/2 and 1 million rows, 2 threads took 131, 89, 62 and 54 ms
+for the index of crimes."""
 
 MOST_FRAME_THREADS: Final = 4
 """Threads of batches with frames, unless more are asked for: they wait for the interpreter lock.
-With 2, 4, 8 and 16 threads on as many cores the names of babies took 241, 166, 211 and 342 ms
-(pandas alone 317 to 351), ratings of films 145, 144, 214 and 400 (pandas 177 to 244), the index of
-crimes 105, 52, 47 and 78 (pandas 78 to 157), postal codes 221, 108, 67 and 73 (pandas 230 to 379).
-"""
+With 2, 4, 8 and 16 threads the names of babies took 241, 166, 211 and 342 ms."""
 
 
 class Step(NamedTuple):
-    """A call on registers.
-
-    Parameters
-    ----------
-    fn : callable
-    args : tuple of int
-        Registers of the positional arguments.
-    kwargs : tuple of (str, int)
-        Names and registers of the keyword arguments.
-    results : tuple of int
-        Registers of the results; empty if the call returns nothing.
-    outs : tuple of int
-        Registers of arrays for the results, passed as ``out``; empty if the call allocates them.
-    takes_start : bool
-        Whether the call gets the position of the first item.
-    call : Call
-        For messages.
-    last_used : tuple of int
-        Registers of results of earlier calls that no later step needs.
-    checked : tuple of (int, Axis)
-        Registers of results that must have as many items as the batch.
-    """
+    """A call on registers."""
 
     fn: Callable[..., Any]
     args: tuple[int, ...]
     kwargs: tuple[tuple[str, int], ...]
     results: tuple[int, ...]
-    outs: tuple[int, ...]
-    takes_start: bool
+    outs: tuple[int, ...]  # arrays for the results, passed as `out`; none if the call makes them
+    takes_start: bool  # the call gets the position of the first item
     call: Call
-    last_used: tuple[int, ...]
-    checked: tuple[tuple[int, Axis], ...]
+    last_used: tuple[int, ...]  # results of earlier calls that no later step needs
+    checked: tuple[tuple[int, Axis], ...]  # results that must have as many items as the batch
 
 
 class Scratch(NamedTuple):
-    """Memory of a thread for the results of one or more calls of a batch.
-
-    Parameters
-    ----------
-    register : int
-    shape : tuple of int
-        Of the whole results.
-    axes : tuple of int
-        In their order in memory: the axis that is cut has the largest stride.
-    dtype : dtype
-    """
+    """Memory of a thread for the results of one or more calls of a batch."""
 
     register: int
     shape: tuple[int, ...]
-    axes: tuple[int, ...]
+    axis: int  # that is cut
     dtype: np.dtype[Any]
-
-    @property
-    def axis(self) -> int:
-        """The axis that is cut."""
-        return self.axes[0]
 
 
 @dataclass
 class Program:
-    """A compiled stage.
-
-    Parameters
-    ----------
-    length : int
-        Items to be cut.
-    """
+    """A compiled stage."""
 
     length: int
     registers: int = 0
@@ -139,9 +89,6 @@ class Program:
 
     allocated: list[tuple[Node, Any]] = field(default_factory=list)
     """Results that the calls write straight into an array."""
-
-    layouts: dict[Node, Layout] = field(default_factory=dict)
-    """Of results with several axes, as far as they are known."""
 
     has_frames: bool = False
     """Whether items are rows of frames."""
@@ -184,13 +131,7 @@ class Program:
 
 
 def compile_stage(stage: Stage) -> Program:
-    """Return the program of a stage that is cut.
-
-    Parameters
-    ----------
-    stage : Stage
-        With a length.
-    """
+    """Return the program of a stage that is cut."""
     assert stage.length is not None
     return _Compiler(stage, Program(stage.length)).program
 
@@ -245,7 +186,6 @@ class _Compiler:
         return self.program.registers - 1
 
     def _add(self, call: Call, typing: Typing, live: list[tuple[int, Node]]) -> None:
-        self._add_layouts(call, [node for _, node in live])
         kinds = iter(typing.inputs)
         args = tuple([self._input(value, kinds) for value in call.args])
         kwargs = tuple([(name, self._input(value, kinds)) for name, value in call.kwargs.items()])
@@ -265,12 +205,6 @@ class _Compiler:
         self.program.steps.append(
             Step(fn, args, kwargs, results, outs, takes_start, call, (), checked)
         )
-
-    def _add_layouts(self, call: Call, results: list[Node]) -> None:
-        for node in results:
-            ndim = len(node.meta.shape) if isinstance(node.meta, ArrayMeta) else 0
-            if ndim > 1 and (layout := layout_of_results(call, ndim, self.program.layouts)):
-                self.program.layouts[node] = layout
 
     def _allocate(self, node: Node, kind: SplitType) -> None:
         """Count the bytes of an item of a result that a call allocates."""
@@ -322,19 +256,16 @@ class _Compiler:
     def _out(self, node: Node, kind: Axis) -> int:
         meta = cast(ArrayMeta, node.meta)
         shape = cast(tuple[int, ...], meta.shape)
-        layout = self.program.layouts.get(node)
-        axes = layout.axes if layout else tuple(range(len(shape)))
         if node in self.stored:
-            result = empty(shape, meta.dtype, axes)
+            result = np.empty(shape, meta.dtype)
             self.program.allocated.append((node, result))
             return self._cut(result, kind)
-        axes = kind.axis, *(axis for axis in axes if axis != kind.axis)
-        free = self.free.setdefault((meta.dtype, shape, axes), [])
+        free = self.free.setdefault((meta.dtype, shape, kind), [])
         if free:
             register = free.pop()
         else:
             register = self._register()
-            self.program.scratch.append(Scratch(register, shape, axes, meta.dtype))
+            self.program.scratch.append(Scratch(register, shape, kind.axis, meta.dtype))
             self.program.add_temporary(_expected_nbytes(node, kind))
         self.slot_of[node] = free, register
         return register
@@ -358,8 +289,10 @@ def _expected_nbytes(node: Node, kind: SplitType) -> float:
 
 
 def allocate(scratch: Scratch, batch: int) -> Any:
-    """Return the memory of batches of some items."""
-    first, *others = [scratch.shape[axis] for axis in scratch.axes]
-    # The strides of the axis that is cut are the same for any number of items.
-    memory = np.empty([min(batch, first), *others], scratch.dtype)
-    return memory.transpose(np.argsort(scratch.axes))
+    """Return the memory of batches of some items, in which the axis that is cut is the outer one.
+
+    Its strides are then the same for any number of items.
+    """
+    extent, rest = scratch.shape[scratch.axis], [*scratch.shape]
+    del rest[scratch.axis]
+    return np.moveaxis(np.empty([min(batch, extent), *rest], scratch.dtype), 0, scratch.axis)

@@ -26,15 +26,7 @@ class WarningRecorder:
         self._found: dict[tuple[Call, str], None] = {}
 
     def errstate(self, modes: Mapping[str, Any], current: Callable[[], Call]) -> Any:
-        """Return a context in which what would warn is recorded.
-
-        Parameters
-        ----------
-        modes : mapping of str to str
-            What ``numpy.geterr`` returned where the call was made.
-        current : callable
-            Returns the call that this thread runs.
-        """
+        """Return a context in which what would warn is recorded."""
         recorded: Any = {kind: "call" if mode == "warn" else mode for kind, mode in modes.items()}
         return np.errstate(call=_Handler(self, modes, current), **recorded)
 

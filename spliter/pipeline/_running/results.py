@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from spliter._errors import AnnotationError
-from spliter.pipeline._calls.calls import Call, Node
+from spliter.pipeline._calls.calls import Call
 from spliter.pipeline._calls.split_types import Axis, SplitType
-from spliter.pipeline._planning.memory_order import Layout, empty, layout_of
 
 
 class Pieces:
@@ -37,11 +36,10 @@ class Arrays(Pieces):
 
     kind: Axis
 
-    def __init__(self, kind: Axis, length: int, node: Node, layout: Layout | None) -> None:
+    def __init__(self, kind: Axis, length: int, name: str) -> None:
         super().__init__(kind)
         self.length = length
-        self.name = node.call.place if node.call else ""
-        self.layout = layout
+        self.name = name
         self.result: Any = None
         self.copied: dict[int, int] = {}
         self.lock = threading.Lock()
@@ -54,7 +52,9 @@ class Arrays(Pieces):
             return
         with self.lock:
             if self.result is None:
-                self.result = self._allocate(piece)
+                shape = list(piece.shape)
+                shape[self.kind.axis] = self.length
+                self.result = np.empty(shape, piece.dtype)
         place = self.kind.split(self.result, start, stop)
         if piece.dtype == place.dtype and piece.shape == place.shape:
             place[...] = piece
@@ -69,28 +69,6 @@ class Arrays(Pieces):
         for start, stop in self.copied.items():
             self.pieces[start] = self.kind.split(self.result, start, stop)
         return super().finish()
-
-    def _allocate(self, piece: Any) -> Any:
-        shape = list(piece.shape)
-        shape[self.kind.axis] = self.length
-        layout = self.layout or layout_of(piece)
-        return empty(shape, piece.dtype, layout.axes)
-
-
-def collector_for(kind: SplitType, length: int, node: Node, layout: Layout | None) -> Pieces:
-    """Return what collects the pieces of a result.
-
-    Parameters
-    ----------
-    kind : SplitType
-    length : int
-        Items of the stage.
-    node : Node
-        The result.
-    layout : Layout or None
-        Of the result, if it is known.
-    """
-    return Arrays(kind, length, node, layout) if isinstance(kind, Axis) else Pieces(kind)
 
 
 def check_nothing(result: Any, call: Call) -> None:
@@ -113,22 +91,7 @@ def check_count(results: Any, call: Call) -> None:
 
 
 def check_length(kind: SplitType, piece: Any, expected: int, name: str) -> None:
-    """Raise if a piece has another number of items than expected.
-
-    Parameters
-    ----------
-    kind : SplitType
-    piece : object
-        Result of a call on a batch.
-    expected : int
-        Items of the batch.
-    name : str
-        Name of the call.
-
-    Raises
-    ------
-    AnnotationError
-    """
+    """Raise if a piece has another number of items than expected."""
     try:
         found = str(kind.length(piece))
     except Exception:  # noqa: BLE001 -- whatever the method of the user's type raises

@@ -30,14 +30,7 @@ class Failure(NamedTuple):
 
 
 class Batches:
-    """All batches of a program, which threads take one after the other.
-
-    Parameters
-    ----------
-    program : Program
-    options : Options
-        Threads and items of a batch.
-    """
+    """All batches of a program, which threads take one after the other."""
 
     def __init__(self, program: Program, options: Options) -> None:
         self.program = program
@@ -52,14 +45,7 @@ class Batches:
         self._stopped = True
 
     def run(self, collectors: Sequence[Pieces], recorder: WarningRecorder) -> None:
-        """Run all batches; raise the first failure, after which none begins.
-
-        Parameters
-        ----------
-        collectors : sequence of Pieces
-            One for each of the program's results.
-        recorder : WarningRecorder
-        """
+        """Run all batches; raise the first failure, after which none begins."""
         others = [
             # A context of its own holds the handling of floating-point errors, and the options.
             threading.Thread(
@@ -154,14 +140,7 @@ def _run_in_python(thread: Thread, group: Group, done: int, recorder: WarningRec
 
 
 class Thread:
-    """Registers of one thread.
-
-    Parameters
-    ----------
-    program : Program
-    batch : int
-        Items of a batch.
-    """
+    """Registers of one thread."""
 
     def __init__(self, program: Program, batch: int) -> None:
         self.program = program
@@ -198,16 +177,7 @@ class Thread:
 
 
 def _run_step(step: Step, values: list[Any], start: int) -> None:
-    """Run a call of a batch.
-
-    Parameters
-    ----------
-    step : Step
-    values : list
-        Registers.
-    start : int
-        Position of the first item of the batch.
-    """
+    """Run a call of a batch."""
     args = [values[register] for register in step.args]
     kwargs = {name: values[register] for name, register in step.kwargs}
     if step.takes_start:
