@@ -85,9 +85,10 @@ class Groups(SplitType):
         counts = grouped.count()
         sums = _sums(grouped, counts)
         both = sums.to_frame(0) if sums.ndim == 1 else sums.copy(deep=False)
+        means = sums if (both.dtypes == np.float64).all() else grouped.mean()  # of short floats
         for at, count in enumerate(counts.to_numpy().reshape(len(counts), -1).T):
             both.insert(both.shape[1], f"count {at}", count, allow_duplicates=True)
-        return both, sums[:0]
+        return both, means[:0]
 
     def combine(self, pieces: Sequence[Any]) -> tuple[Any, ...]:
         """Combine the rows of equal keys."""

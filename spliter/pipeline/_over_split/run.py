@@ -37,6 +37,7 @@ def run_over_split(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     named = {k: lazies[0] if isinstance(v, Split) else v for k, v in kwargs.items()}
 
     def value_of(lazy: Lazy) -> Any:
+        graph.check()
         node = lazy._node
         if lazy._graph.root() is graph and node.rows is not None:
             return graph.collection_of(node)
