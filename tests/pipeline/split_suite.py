@@ -89,7 +89,7 @@ class SplitSuite:
         raise NotImplementedError
 
     def received(self) -> int:
-        """Return the bytes that workers have received so far."""
+        """Return how often workers have received data so far."""
         return 0
 
     def split(self, *wholes: Any) -> Split:

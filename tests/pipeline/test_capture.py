@@ -63,6 +63,7 @@ FILTERS = [
     *("x[x > 0][x[x > 0] < 5]", "np.where(x[x > 0] > 5, 1, 0)", "x[~(x > 3)].size"),
 ]
 OTHERS = [
+    *("x * y.T", "np.sqrt(y.T + 50)", "x[::-1] * 2", "y[:, ::-1] - y"),
     *("np.sort(y)", "np.sort(y, axis=1)", "np.cumsum(y, 1)", "np.median(y, 1)", "np.ptp(y, 1)"),
     *("np.percentile(y, 50, 1)", "np.linalg.norm(y, axis=1)", "np.fft.fft(y)", "np.nanmax(y, 0)"),
     *("np.sum(y, initial=3.0)", "np.sum(y, where=y > 0)", "np.max(y, initial=100.0)", "x.tolist()"),

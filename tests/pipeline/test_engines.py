@@ -57,24 +57,31 @@ class TestDask(SplitSuite):
         return collection.compute()
 
     def received(self) -> int:
-        counts = self.client.run(lambda dask_worker: dask_worker.transfer_incoming_bytes_total)
+        counts = self.client.run(
+            lambda dask_worker: dask_worker.state.transfer_incoming_count_total
+        )
         return int(sum(counts.values()))
 
     def test_tasks_are_partitions_and_no_byte_moves(self) -> None:
         import dask.array as da
+        from distributed import wait
 
+        from benchmarks.pipeline_split import results_of
         from tests.counting import counter
+        from tests.dask_workers import workers_of
 
+        workers = workers_of(self.client)
         x = da.from_array(TABLE, chunks=(4, 3)).persist()
         w = da.from_array(WEIGHTS, chunks=4).persist()
         parts = split(x, w)
         body = pipeline(lambda x, w: np.exp(x) * w[:, None] + norms(x)[:, None])
         body(parts)  # what workers import they keep
         with counter(self.client) as count:
-            found = count(lambda: body(parts))
-            moved = count(lambda: self.client.submit(sum, [*self.client.map(abs, range(9))]))
+            found = count(lambda: wait(results_of(kept := body(parts))) and kept)
+            ones = [self.client.submit(np.ones, 9, workers=[each], pure=False) for each in workers]
+            moved = count(lambda: self.client.submit(np.add, *ones).result(60))
         assert (found.tasks, found.nbytes) == (len(parts), 0)
-        assert moved.tasks > 0
+        assert moved.nbytes > 0
         assert len(parts) == 2 < len(x.chunks[0])
 
     def test_results_have_the_blocks_of_the_collection(self) -> None:
