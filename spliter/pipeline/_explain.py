@@ -68,13 +68,11 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
         TRACE.reset(token)
     del trace[before : before + 1]  # the line of this evaluation
     numbers = itertools.count(1)
-    lines = [
-        [each] if isinstance(each, str) else _stage_lines(next(numbers), *each) for each in trace
-    ]
-    return "\n".join(itertools.chain(*lines))
+    found = [each if isinstance(each, str) else _stage(next(numbers), *each) for each in trace]
+    return "\n".join(found)
 
 
-def _stage_lines(number: int, stage: Stage, batches: Batches | None) -> list[str]:
+def _stage(number: int, stage: Stage, batches: Batches | None) -> str:
     lines = [f"stage {number}: whole values"]
     if batches is not None:
         threads = "1 thread" if batches.threads == 1 else f"{batches.threads} threads"
@@ -88,7 +86,7 @@ def _stage_lines(number: int, stage: Stage, batches: Batches | None) -> list[str
         inputs = ", ".join(map(_described, typing.inputs))
         outputs = ", ".join(map(_described, typing.outputs)) or "nothing"
         lines.append(f"    {call.place}: {inputs} -> {outputs}")
-    return lines
+    return "\n".join(lines)
 
 
 def _described(kind: Any) -> str:

@@ -29,9 +29,9 @@ class Typing(NamedTuple):
 
     inputs: tuple[SplitType, ...]
     outputs: tuple[SplitType, ...]
-    length: int | None
-    fn: Callable[..., Any] | None = None
-    is_checked: bool = False
+    length: int | None  # `None` if it follows from an input of unknown length
+    fn: Callable[..., Any] | None = None  # called with the pieces in place of the function
+    is_checked: bool = False  # the annotation is a user's: lengths of results are checked
 
     def agrees_with(self, known: tuple[SplitType | None, ...]) -> bool:
         """Return whether it cuts the inputs as they are cut already, where they are."""
@@ -51,11 +51,17 @@ class Annotation(Protocol):
     can be reused for the next batch."""
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return the ways to cut a call, the best one first; none if it runs on whole values."""
+        """Return the ways to cut a call, the best one first; none if it runs on whole values.
+
+        Of each input that the same stage makes, `known` has the type.
+        """
         ...
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return what is known of the results; raises what the call itself would raise."""
+        """Return what is known of the results; raises what the call itself would raise.
+
+        An :class:`UnforeseenResultError` says that the call has to run at once.
+        """
         ...
 
 

@@ -32,7 +32,7 @@ class Graph:
         self._merged_into: Graph | None = None
 
     def run(self, calls: list[Call], kept: set[Node]) -> None:
-        """Run calls; finish those of their results that are kept."""
+        """Run calls, in program order with all pending makers; finish the results that are kept."""
         raise NotImplementedError
 
     def value(self, node: Node) -> Any:
@@ -40,8 +40,7 @@ class Graph:
         return node.data
 
     def length(self, node: Node) -> int | None:
-        """Return the number of rows of a value without evaluating it; ``None`` if that is needed.
-        """
+        """Return the number of rows of a value, if that is known without evaluating it."""
         return None
 
     def learn(self, node: Node) -> bool:
@@ -75,7 +74,10 @@ class Graph:
             )
 
     def evaluate(self, wanted: Iterable[Node] | None = None) -> None:
-        """Run pending calls."""
+        """Run what some values follow from, or all that the program still holds.
+
+        What the first call raises that fails is raised, and the pipeline is finished then.
+        """
         self.check()
         calls, others = needed(self.pending), []
         if wanted is not None:

@@ -18,7 +18,7 @@ class ArrayMeta(NamedTuple):
 
     shape: Shape
     dtype: np.dtype[Any]
-    exact: bool = True
+    exact: bool = True  # guaranteed, so that results can be written into an array made before
 
     @property
     def is_known(self) -> bool:

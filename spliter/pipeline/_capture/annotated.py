@@ -58,9 +58,10 @@ def capture_annotated(
             continue
         if isinstance(kind, Mut):
             _prepare_change(given, graph, annotated, name)
-        bound.arguments[name], nodes = _as_nodes(given, kind, graph, parameter.kind)
-        types += [(name, kind)] * len(nodes)
-        writes += nodes if isinstance(kind, Mut) else []
+        bound.arguments[name] = filled = _as_node(given, kind, graph)
+        if isinstance(filled, Node):
+            types.append((name, kind))
+            writes += [filled] if isinstance(kind, Mut) else []
     annotation = CallTypes(tuple(types), annotated.returns)
     result = add(Call(annotated.fn, bound.args, bound.kwargs, annotation, tuple(writes)), graph)
     if writes:
@@ -78,20 +79,6 @@ def _prepare_change(value: Any, graph: Graph, annotated: Annotated, name: str) -
         )
     graph.evaluate()
     compute(value)
-
-
-def _as_nodes(given: Any, kind: AnyType, graph: Graph, role: Any) -> tuple[Any, list[Node]]:
-    """Return the argument of a parameter with nodes in place of values, and the nodes."""
-    if role is inspect.Parameter.VAR_POSITIONAL:
-        filled: Any = tuple([_as_node(each, kind, graph) for each in given])
-        values = list(filled)
-    elif role is inspect.Parameter.VAR_KEYWORD:
-        filled = {name: _as_node(each, kind, graph) for name, each in given.items()}
-        values = list(filled.values())
-    else:
-        filled = _as_node(given, kind, graph)
-        values = [filled]
-    return filled, [each for each in values if isinstance(each, Node)]
 
 
 def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:
@@ -219,9 +206,14 @@ def _annotated(fn: Callable[..., Any], types: Mapping[str, Any], returns: Any) -
             f"{name} has no parameter {wrong[0]!r}; its parameters are "
             f"{', '.join(signature.parameters)}"
         )
-    for given in types.values():
+    for parameter, given in types.items():
         kind = given.type if isinstance(given, Mut) else given
         _check_type(name, kind)
+        if signature.parameters[parameter].kind in (2, 4):
+            raise AnnotationError(
+                f"{name} takes any number of arguments as {parameter!r}, which cannot be cut; name "
+                "each one that is"
+            )
         if isinstance(kind, Unknown) or getattr(kind, "combines", False):
             raise AnnotationError(
                 f"{name} has an argument of type {kind!r}, which is for results; pass Rows() if it "

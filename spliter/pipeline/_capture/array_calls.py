@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from spliter.pipeline._annotations.arguments import arguments_of
-from spliter.pipeline._annotations.elementwise import ELEMENTWISE, UFUNC, Elementwise
+from spliter.pipeline._annotations.elementwise import UFUNC, Elementwise
 from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._calls.metas import is_array
 from spliter.pipeline._capture.capture import CLASSES, CONSTANTS, capture, plain, refused, wrap
@@ -17,9 +17,7 @@ from spliter.pipeline._capture.lazy import Lazy, compute, lazies_in
 NEW_VALUE: Final = "write x = np.where(mask, new, x), or a new name for the changed value"
 """What to write in place of a change."""
 
-_CHANGING: Final = (
-    *(np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal),
-)
+_CHANGING: Final = (np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal)
 """Functions that change their first argument."""
 
 
@@ -45,7 +43,8 @@ def is_operand(value: Any) -> bool:
     return type(value) in (list, tuple) and not lazies_in(value)
 
 
-def _array(value: Any) -> Any:
+def as_array(value: Any) -> Any:
+    """Return an array of a list; any other value unchanged."""
     return np.asarray(value) if type(value) in (list, tuple) else value
 
 
@@ -63,7 +62,7 @@ def capture_ufunc(
         return plain(fn, inputs, kwargs)
     if not any(isinstance(each, Lazy) for each in inputs):
         return fn(*inputs, **kwargs)
-    return capture(ufunc, tuple(map(_array, inputs)), kwargs, UFUNC)
+    return capture(ufunc, tuple(map(as_array, inputs)), kwargs, UFUNC)
 
 
 def check_out(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
@@ -81,24 +80,20 @@ def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         raise refused(f"calls {fn.__name__}, which changes its first argument", NEW_VALUE)
     args = tuple(map(known, args))
     kwargs = {name: known(each) for name, each in kwargs.items()}
+    if fn in (np.shape, np.size) and len(args) == 1 and not kwargs:
+        return getattr(args[0], fn.__name__)
     if fn in _OF_METAS and all(map(_has_meta, args)) and not kwargs:
-        return _OF_METAS[fn](*args)
+        return fn(*map(_empty, args))
     annotation = FUNCTIONS.get(fn)
     operands = (*args, *kwargs.values())
     if annotation is None or not all(map(is_operand, operands)) or any(map(_is_empty, operands)):
-        return plain(fn, tuple(map(_listed, args)), kwargs)
+        return plain(fn, args, kwargs)
     if any(map(is_opaque, operands)) and type(annotation) is not Elementwise:
         return plain(fn, args, kwargs)
     found = arguments_of(fn, annotation, args, kwargs)
     if found is None or not any(isinstance(each, Lazy) for each in (*found[0], *found[1].values())):
         return plain(fn, args, kwargs)
     return capture(fn, *found, annotation)
-
-
-def _listed(value: Any) -> Any:
-    """Return a list for another sequence of lazy values, such as a deque."""
-    is_known = isinstance(value, (Lazy, list, tuple)) or not isinstance(value, Sequence)
-    return value if is_known or not lazies_in(list(value)) else list(value)
 
 
 def _is_empty(value: Any) -> bool:
@@ -111,37 +106,11 @@ def _has_meta(value: Any) -> bool:
     return not isinstance(value, Lazy) or value._node.meta is not None
 
 
-def _of_empty(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of dtypes and numbers of axes, which asks arrays without rows."""
-
-    def ask(*args: Any) -> Any:
-        return fn(*map(_empty, args))
-
-    return ask
-
-
 def _empty(value: Any) -> Any:
     """Return an array without rows like a lazy one; any other value unchanged."""
     meta = value._node.meta if isinstance(value, Lazy) else None
     return value if meta is None else meta.empty
 
 
-_OF_METAS: Final[Mapping[Any, Callable[..., Any]]] = {
-    **{
-        fn: _of_empty(fn)
-        for fn in (np.ndim, np.result_type, np.common_type, np.isrealobj, np.iscomplexobj)
-    },
-    np.shape: lambda a: a.shape,
-    np.size: lambda a: a.size,
-}
-"""Functions that follow from what is known of arrays before they exist."""
-
-
-def capture_operator(fn: Callable[..., Any], *operands: Any) -> Any:
-    """Capture an operator of opaque values, or apply it to what they have turned out to be."""
-    operands = tuple(map(known, operands))
-    if not any(map(is_opaque, operands)):
-        return fn(*operands)
-    if all(map(is_operand, operands)):
-        return capture(fn, tuple(map(_array, operands)), {}, ELEMENTWISE)
-    return plain(fn, operands, {})
+_OF_METAS: Final = (np.ndim, np.result_type, np.common_type, np.isrealobj, np.iscomplexobj)
+"""Functions of dtypes and numbers of axes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import operator
@@ -17,9 +16,10 @@ from spliter.pipeline._annotations.rows import FILTERED, PICKED, filtered, picke
 from spliter.pipeline._calls.metas import DTYPES, ArrayMeta
 from spliter.pipeline._capture.array_calls import (
     NEW_VALUE,
+    as_array,
     capture_function,
-    capture_operator,
     capture_ufunc,
+    is_opaque,
     is_operand,
     known,
 )
@@ -34,13 +34,14 @@ from spliter.pipeline._capture.capture import (
 )
 from spliter.pipeline._capture.lazy import Lazy, compute, computed
 
-BINARY: Final = (
-    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
-    *("and", "or", "xor", "lshift", "rshift"),
+_PAIRS: Final = (
+    "add:add sub:subtract mul:multiply truediv:true_divide floordiv:floor_divide mod:remainder "
+    "pow:power matmul:matmul and:bitwise_and or:bitwise_or xor:bitwise_xor lshift:left_shift "
+    "rshift:right_shift eq:equal ne:not_equal lt:less le:less_equal gt:greater ge:greater_equal "
+    "neg:negative pos:positive abs:absolute invert:invert"
 )
-"""Operators that have a reflected form and one in place."""
-
-OTHERS: Final = ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert")
+_UFUNCS: Final = dict(pair.split(":") for pair in _PAIRS.split())
+"""Operators of Python and the ufuncs that they call."""
 
 _IN_PLACE: Final = ("sort", "fill", "partition", "put", "resize", "setfield", "setflags")
 """Methods of arrays that change them."""
@@ -63,7 +64,7 @@ class LazyValue(Lazy):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Refuse a change."""
-        raise refused("sets elements of a value in place", NEW_VALUE)
+        raise refused("sets elements in place", NEW_VALUE)
 
     def _evaluated(self) -> Any:
         graph = self._graph.root()
@@ -80,10 +81,32 @@ class LazyValue(Lazy):
         """Capture a call of a ufunc."""
         return capture_ufunc(ufunc, method, inputs, kwargs)
 
-    __hash__ = Lazy.__hash__
+    def _operate(self, function: Callable[..., Any], *operands: Any) -> Any:
+        """Capture an operator, or apply it to what the operands have turned out to be."""
+        operands = tuple(map(known, operands))
+        if not any(map(is_opaque, operands)):
+            return function(*operands)
+        if all(map(is_operand, operands)):
+            return capture(function, tuple(map(as_array, operands)), {}, ELEMENTWISE)
+        return plain(function, operands, {})
+
+    def _change(self, function: Callable[..., Any], other: Any) -> Any:
+        """Refuse an operator in place, unless it makes a new number."""
+        if not isinstance(found := self._evaluated(), CONSTANTS):
+            raise refused(
+                f"changes a value in place by {_name_of(function)}=, of which no annotation "
+                "declares the dtype",
+                f"{NEW_VALUE}, or declare it: returns=Rows(like=...)",
+            )
+        return function(found, other)
 
 
-class LazyArray(Lazy):
+def _name_of(function: Callable[..., Any]) -> str:
+    """Return the name of an operator without the underscores, such as ``"and"``."""
+    return function.__name__.strip("_")
+
+
+class LazyArray(LazyValue):
     """A NumPy array that is evaluated when it is needed; its dtype and axes are known before."""
 
     __slots__ = ()
@@ -156,14 +179,6 @@ class LazyArray(Lazy):
             return functools.partial(_call_method, found, self)
         return plain(getattr, (self, name), {})
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Capture a call of a ufunc."""
-        return capture_ufunc(ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Capture a call of another function of NumPy, or evaluate its arguments."""
-        return capture_function(func, args, kwargs)
-
     def __getitem__(self, key: Any) -> Any:
         """Return rows of a mask, or the value of an index."""
         key, meta = known(key), self._meta
@@ -187,18 +202,27 @@ class LazyArray(Lazy):
         found._fixed = "a slice of another value"
         return found
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """Refuse a change of elements."""
-        raise refused("sets elements of an array in place", NEW_VALUE)
+    def _operate(self, function: Callable[..., Any], *operands: Any) -> Any:
+        """Capture an operator, but leave operands their own: sparse arrays have products."""
+        name = _name_of(function)
+        if not all(type(each) in _USUAL or is_operand(each) for each in operands):
+            return plain(function, operands, {})
+        if name == "pow" and type(operands[1]) in (int, float):
+            return capture(function, operands, {}, ELEMENTWISE)  # differs for some exponents
+        try:
+            return capture_ufunc(getattr(np, _UFUNCS[name]), "__call__", operands, {})
+        except TypeError:
+            if name not in ("eq", "ne"):
+                raise
+        return plain(function, operands, {})  # of other dtypes, of which no element is equal
 
     def _change(self, function: Callable[..., Any], other: Any) -> Any:
         """Stand for the result of an operator, with the dtype of now."""
         if not self.ndim:
             return function(self, other)
-        name = f"{function.__name__.strip('_')}="
         if self._fixed:
             raise refused(
-                f"changes {self._fixed} in place by the operator {name}",
+                f"changes {self._fixed} in place by the operator {_name_of(function)}=",
                 f"{NEW_VALUE}, or call a function that splittable annotates with mut()",
             )
         newer = function(self, other)
@@ -230,14 +254,21 @@ class LazyArray(Lazy):
     def __rdivmod__(self, other: Any) -> Any:
         return np.divmod(other, self)
 
-    __hash__ = Lazy.__hash__
-
     def __copy__(self) -> Any:
         """Return a copy."""
         return self.copy(order="K")
 
 
 CLASSES[True], CLASSES[False] = LazyArray, LazyValue
+
+_USUAL: Final = {int, float, np.ndarray, LazyArray, LazyValue}
+"""Most frequent classes of operands: arrays of objects are refused later."""
+
+for _name in _UFUNCS:
+    _by = getattr(operator, f"__{_name}__")
+    setattr(LazyValue, f"__{_name}__", lambda self, *rest, by=_by: self._operate(by, self, *rest))
+    setattr(LazyValue, f"__r{_name}__", lambda self, other, by=_by: self._operate(by, other, self))
+    setattr(LazyValue, f"__i{_name}__", lambda self, other, by=_by: self._change(by, other))
 
 
 def _check_room(function: Callable[..., Any], old: LazyArray, other: Any, new: LazyArray) -> None:
@@ -250,7 +281,7 @@ def _check_room(function: Callable[..., Any], old: LazyArray, other: Any, new: L
             f"broadcast shape {new._meta.shape}"
         )
     if new.dtype != old.dtype:
-        change = getattr(operator, f"__i{function.__name__.strip('_')}__")
+        change = getattr(operator, f"__i{_name_of(function)}__")
         example = other if not isinstance(other, LazyArray) else np.ones(1, other.dtype)
         with np.errstate(all="ignore"):  # raises, if the result has a dtype of another kind
             change(np.ones((1,) * max(old.ndim, np.ndim(example)), old.dtype), example)
@@ -264,11 +295,10 @@ def written_out(key: Any, ndim: int) -> tuple[Any, ...]:
     at = next((at for at, each in enumerate(keys) if each is Ellipsis), len(keys))
     rest = ndim - sum(each is not None and each is not Ellipsis for each in keys)
     keys = (*keys[:at], *[slice(None)] * rest, *keys[at + 1 :])
-    return tuple([np.array(k, None if len(k) else int) if _is_list(k) else k for k in keys])
-
-
-def _is_list(key: Any) -> bool:
-    return isinstance(key, list) or (isinstance(key, np.ndarray) and key.ndim > 0)
+    lists = (list, np.ndarray)
+    return tuple(
+        [np.array(k, None if len(k) else int) if isinstance(k, lists) else k for k in keys]
+    )
 
 
 def has_all_rows(axes: tuple[Any, ...]) -> bool:
@@ -291,11 +321,6 @@ def is_basic(key: Any) -> bool:
     )
 
 
-def _clip(value: Any, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
-    """Call ``numpy.clip``, which must get both bounds, as the method need not."""
-    return np.clip(value, min, max, **kwargs)
-
-
 def _call_method(method: Callable[..., Any], value: LazyArray, *args: Any, **kwargs: Any) -> Any:
     """Call a method of arrays: by the function of the same name, if that is annotated."""
     name = method.__name__
@@ -303,100 +328,14 @@ def _call_method(method: Callable[..., Any], value: LazyArray, *args: Any, **kwa
         raise refused(f"calls the method {name}, which changes an array in place", NEW_VALUE)
     function: Any = getattr(np, name, None)
     is_conjugate = isinstance(function, np.ufunc) and value.dtype.kind == "c"  # else it is no copy
-    if function is np.clip:
-        return _clip(value, *args, **kwargs)
+    if function is np.clip:  # which must get both bounds, as the method need not
+        bounds = {
+            "min": None,
+            "max": None,
+            **dict(zip(("min", "max"), args, strict=False)),
+            **kwargs,
+        }
+        return np.clip(value, bounds.pop("min"), bounds.pop("max"), **bounds)
     if function in FUNCTIONS or is_conjugate:
         return function(value, *args, **kwargs)
     return plain(method, (value, *args), kwargs)
-
-
-_USUAL: Final = {int, float, np.ndarray, LazyArray, LazyValue}
-"""Most frequent classes of operands: arrays of objects are refused later."""
-
-_UFUNCS: Final[dict[str, Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "truediv": np.true_divide,
-    "floordiv": np.floor_divide,
-    "mod": np.remainder,
-    "pow": np.power,
-    "matmul": np.matmul,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "neg": np.negative,
-    "lshift": np.left_shift,
-    "rshift": np.right_shift,
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "pos": np.positive,
-    "abs": np.absolute,
-    "invert": np.invert,
-}
-
-
-def _array_operator(name: str, *, reflected: bool = False) -> Callable[..., Any]:
-    """Return an operator that leaves operands their own: matrices and sparse arrays have products.
-    """
-    ufunc, function = _UFUNCS[name], getattr(operator, f"__{name}__")
-
-    def operate(self: LazyArray, *others: Any) -> Any:
-        operands = (*others, self) if reflected else (self, *others)
-        for other in others:
-            if type(other) not in _USUAL and not is_operand(other):
-                if self._graph.root().is_over_split and not hasattr(other, "__array_ufunc__"):
-                    return NotImplemented
-                return plain(function, operands, {})
-        if name == "pow" and not reflected and type(others[0]) in (int, float):
-            return capture(function, operands, {}, ELEMENTWISE)  # differs for some exponents
-        if name in ("eq", "ne"):
-            with contextlib.suppress(TypeError):  # of other dtypes, of which no element is equal
-                return capture_ufunc(ufunc, "__call__", operands, {})
-            return plain(function, operands, {})
-        return capture_ufunc(ufunc, "__call__", operands, {})
-
-    return operate
-
-
-def _in_place(name: str) -> Callable[..., Any]:
-    function = getattr(operator, f"__{name}__")
-    return lambda self, other: self._change(function, other)
-
-
-def _opaque_in_place(name: str) -> Callable[..., Any]:
-    """Return an operator in place of opaque values: of what is evaluated, and a new value."""
-    function = getattr(operator, f"__{name}__")
-
-    def change(self: LazyValue, other: Any) -> Any:
-        found = self._evaluated()
-        if not isinstance(found, CONSTANTS):
-            raise refused(
-                f"changes a value in place by {name}=, of which no annotation declares the dtype",
-                f"{NEW_VALUE}, or declare it: returns=Rows(like=...)",
-            )
-        return function(found, other)
-
-    return change
-
-
-def _opaque(name: str, *, reflected: bool = False) -> Callable[..., Any]:
-    """Return an operator of opaque values."""
-    function = getattr(operator, f"__{name}__")
-    if reflected:
-        return lambda self, other: capture_operator(function, other, self)
-    return lambda *operands: capture_operator(function, *operands)
-
-
-for _name in (*BINARY, *OTHERS):
-    setattr(LazyArray, f"__{_name}__", _array_operator(_name))
-    setattr(LazyValue, f"__{_name}__", _opaque(_name))
-for _name in BINARY:
-    setattr(LazyArray, f"__r{_name}__", _array_operator(_name, reflected=True))
-    setattr(LazyArray, f"__i{_name}__", _in_place(_name))
-    setattr(LazyValue, f"__r{_name}__", _opaque(_name, reflected=True))
-    setattr(LazyValue, f"__i{_name}__", _opaque_in_place(_name))

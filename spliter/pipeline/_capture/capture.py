@@ -44,11 +44,9 @@ def graph_of(lazies: Sequence[Lazy]) -> Graph:
     graph = lazies[0]._graph.root()
     for each in lazies[1:]:
         other = each._graph.root()
-        if other is graph:
-            continue
-        if not (graph.is_over_split or other.is_over_split):
+        if other is not graph and not (graph.is_over_split or other.is_over_split):
             graph.absorb(other)
-        elif graph.is_over_split and other.is_over_split:
+        elif other is not graph and graph.is_over_split and other.is_over_split:
             raise refused(
                 "combines values of pipelines over several Splits",
                 "return them, and split the collections together: split(x, y)",
@@ -82,14 +80,12 @@ def capture(
     given = (*args, *kwargs.values()) if kwargs else args
     graph = graph_of([each for each in given if isinstance(each, Lazy)])
     graph.check()
-    args = tuple([as_argument(each, graph) for each in args])
-    kwargs = {name: as_argument(each, graph) for name, each in kwargs.items()}
+    nodes = tuple([as_argument(each, graph) for each in args])
+    named = {name: as_argument(each, graph) for name, each in kwargs.items()}
     try:
-        return add(Call(fn, args, kwargs, annotation), graph)
+        return add(Call(fn, nodes, named, annotation), graph)
     except UnforeseenResultError:
-        return plain(
-            fn, tuple(given[: len(args)]), dict(zip(kwargs, given[len(args) :], strict=True))
-        )
+        return plain(fn, args, kwargs)
 
 
 def add(call: Call, graph: Graph) -> Any:
@@ -100,17 +96,15 @@ def add(call: Call, graph: Graph) -> Any:
     if len(graph.pending) >= MAX_PENDING:
         graph.evaluate()
     if not graph.is_over_split:
-        results = [_number(each) if _is_number(each._node) else each for each in results]
+        results = [_with_number(each) for each in results]
     return results[0] if len(results) == 1 else tuple(results) or None
 
 
-def _is_number(node: Node) -> bool:
-    return node.meta is not None and not node.meta.shape
-
-
-def _number(value: Lazy) -> Any:
+def _with_number(value: Lazy) -> Any:
     """Evaluate a number, and what it follows from: programs use numbers at once."""
     graph, node = value._graph.root(), value._node
+    if node.meta is None or node.meta.shape:
+        return value
     if node.is_pending:
         graph.by = "" if node.call is None else node.call.name
         graph.evaluate([node])

@@ -34,29 +34,20 @@ class CallersList(list[Any]):
 
     given: list[Any]
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle a plain list."""
-        return list, (list(self),)
-
 
 class CallersDict(dict[Any, Any]):
     """A copy of a dict of the caller, which refuses changes."""
 
     given: dict[Any, Any]
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle a plain dict."""
-        return dict, (dict(self),)
 
-
-for _kind, _names in (
-    (CallersList, "append extend insert pop remove clear sort reverse"),
-    (CallersDict, "__ior__ pop popitem clear update setdefault"),
+for _kind, _base, _names in (
+    (CallersList, list, "append extend insert pop remove clear sort reverse __iadd__ __imul__"),
+    (CallersDict, dict, "__ior__ pop popitem clear update setdefault"),
 ):
     for _name in ("__setitem__", "__delitem__", *_names.split()):
         setattr(_kind, _name, _refusing(_name))
-for _name in ("__iadd__", "__imul__"):
-    setattr(CallersList, _name, _refusing(_name))
+    _kind.__reduce_ex__ = lambda self, _, base=_base: (base, (base(self),))  # type: ignore[method-assign, misc, assignment]
 
 
 def wrapped(value: Any, graph: Graph, made: dict[int, Any]) -> Any:

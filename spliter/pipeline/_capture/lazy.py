@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import operator
 import weakref
-from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -22,8 +21,7 @@ class Lazy:
     def __init__(self, node: Node, graph: Graph, fixed: str = "") -> None:
         self._node = node
         self._graph = graph
-        self._fixed = fixed
-        """What it is if it cannot be changed in place, such as ``"an argument"``."""
+        self._fixed = fixed  # what it is, if it cannot be changed in place
         node.lazy = weakref.ref(self)
 
     def _replace(self, newer: Lazy) -> None:
@@ -45,46 +43,6 @@ class Lazy:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the value itself."""
         return identity, (compute(self),)
-
-    def __bool__(self) -> bool:
-        return bool(compute(self))
-
-    def __float__(self) -> float:
-        return float(compute(self))
-
-    def __int__(self) -> int:
-        return int(compute(self))
-
-    def __complex__(self) -> complex:
-        return complex(compute(self))
-
-    def __index__(self) -> int:
-        return operator.index(compute(self))
-
-    def __round__(self, *digits: int) -> Any:
-        return round(compute(self), *digits)
-
-    def __repr__(self) -> str:
-        return repr(compute(self))
-
-    def __str__(self) -> str:
-        return str(compute(self))
-
-    def __format__(self, spec: str) -> str:
-        return format(compute(self), spec)
-
-    def __len__(self) -> int:
-        return len(compute(self))
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(compute(self))
-
-    def __contains__(self, item: Any) -> bool:
-        return item in compute(self)
-
-    def __hash__(self) -> int:
-        """Return the hash of a number; arrays have none."""
-        return hash(compute(self))
 
 
 def identity(value: Any) -> Any:
@@ -113,6 +71,12 @@ def compute(value: Any, by: str = "") -> Any:
     return graph.value(node)
 
 
+for _by in (
+    *(bool, float, int, complex, round, repr, str, format, hash, len, iter),
+    *(operator.index, operator.contains),
+):
+    setattr(Lazy, f"__{_by.__name__}__", lambda self, *given, by=_by: by(compute(self), *given))
+
 _MAY_HOLD: Final = (Lazy, dict, slice, list, tuple)
 
 
@@ -124,10 +88,8 @@ def lazies_in(value: Any) -> list[Lazy]:
 
 
 def _lazies_in(value: Any, seen: set[int]) -> list[Lazy]:
-    if isinstance(value, Lazy):
-        return [value]
-    if id(value) in seen:
-        return []
+    if isinstance(value, Lazy) or id(value) in seen:
+        return [value] if isinstance(value, Lazy) else []
     seen.add(id(value))
     items = value
     if isinstance(value, dict):

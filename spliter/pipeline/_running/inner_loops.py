@@ -159,7 +159,7 @@ class _CallInfo(ctypes.Structure):
 
 
 def flags_of(errstate: Mapping[str, Any]) -> int:
-    """Return the floating-point errors that a handling does not ignore, as bits of the processor."""
+    """Return the floating-point errors that are not ignored, as bits of the processor."""
     bits = _FLAGS[platform.machine()]
     return sum(bits[kind] for kind, mode in errstate.items() if mode != "ignore")
 
