@@ -92,7 +92,7 @@ class Groups(SplitType):
 
     def combine(self, pieces: Sequence[Any]) -> tuple[Any, ...]:
         """Combine the rows of equal keys."""
-        kept = [p for p in pieces if not isinstance(p, Nothing)] or [pieces[0].call()]
+        kept = [p for p in pieces if not isinstance(p, Nothing)] or [pieces[0].made()]
         joined = concatenate(without_empty([rows for rows, *_ in kept]))
         levels = list(range(joined.index.nlevels))
         grouped = joined.groupby(

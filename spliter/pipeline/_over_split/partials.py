@@ -33,8 +33,9 @@ class Partial(SplitType):
         return bool(getattr(self.kind, "takes_start", False))
 
     def merge(self, pieces: Sequence[Any]) -> Any:
-        """Combine partial results."""
-        return self.kind.combine(pieces)
+        """Combine partial results; of no rows, another block may have some."""
+        some = [each for each in pieces if not isinstance(each, Nothing)]
+        return self.kind.combine(some) if some else pieces[0]
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,7 @@ class Merger:
                 if before is None or not (self.kind.commutative or before.last + 1 == run.first):
                     combined.append(run)
                     continue
-                both = [
-                    each for each in (before.partial, run.partial) if not isinstance(each, Nothing)
-                ]
-                partial = self.kind.combine(both) if both else before.partial
+                partial = Partial(self.kind).merge([before.partial, run.partial])
                 combined[-1] = Run(before.first, run.last, partial)
         return combined
 
