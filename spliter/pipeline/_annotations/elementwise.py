@@ -15,10 +15,7 @@ from spliter.pipeline._calls.calls import Call, Node, Typing, UnforeseenResultEr
 from spliter.pipeline._calls.metas import DTYPES, ArrayMeta, Meta, Shape
 from spliter.pipeline._calls.split_types import SplitType, Unknown, axis, broadcast
 
-MIN_EXTENT: Final = 64
-"""Arrays of several axes are cut along the first axis in memory that has as many items; with fewer,
-a batch of one item may not fit the cache."""
-
+ROWS: Final = axis(0)
 
 CONTIGUOUS_ONLY: Final = frozenset({np.isnan, np.isfinite, np.isinf, np.signbit})
 """Ufuncs that, with NumPy 2.4, leave items of ``out`` unwritten over which they pass in strides."""
@@ -44,7 +41,7 @@ class Elementwise:
         self.positional = positional
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return one typing for each axis of the result."""
+        """Return the typing by rows of the result, if there is one."""
         cut = self._cut_inputs(call)
         if any(node.meta is None for node in cut):
             return _of_opaque(call, cut, known)
@@ -55,7 +52,7 @@ class Elementwise:
         if is_whole or not all(is_in_order(node.data) for node in cut):
             return ()
         shapes = tuple([_shape_of(node) if node in cut else None for node in call.inputs])
-        return _typings_along_axes(shapes, len(call.outputs))
+        return _by_rows(shapes, len(call.outputs))
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the broadcast shape, and the dtype that the function gives for one element."""
@@ -199,31 +196,19 @@ def _metas_of_ufunc(
 
 
 @functools.lru_cache(CACHED)
-def _typings_along_axes(shapes: tuple[Shape | None, ...], outputs: int) -> tuple[Typing, ...]:
-    """Return a typing for each axis of the result, the best one first."""
+def _by_rows(shapes: tuple[Shape | None, ...], outputs: int) -> tuple[Typing, ...]:
+    """Return the typing of inputs of some shapes, of which those that are ``None`` are not cut."""
     try:
         shape = broadcast_shape(tuple(each for each in shapes if each is not None))
     except ValueError:
         return ()  # of lengths that were not known at the call, which raises it
-    if None in shape or 0 in shape:
+    if not shape or None in shape or 0 in shape:
         return ()
-    extents = cast(tuple[int, ...], shape)
-    axes = sorted(range(len(extents)), key=lambda at: extents[at] < MIN_EXTENT and len(extents) > 1)
-    return tuple(
-        Typing(
-            tuple(_type_along(each, at - len(extents), extents[at]) for each in shapes),
-            (axis(at),) * outputs,
-            extents[at],
-        )
-        for at in axes
-    )
-
-
-def _type_along(shape: Shape | None, at: int, extent: int) -> SplitType:
-    """Return how an input is cut if the result is cut along an axis, counted from the last one."""
-    if shape is None or len(shape) < -at or (shape[at] == 1 and extent != 1):
-        return broadcast
-    return axis(len(shape) + at)
+    same = [
+        each is not None and (len(each), *each[:1]) == (len(shape), shape[0]) for each in shapes
+    ]
+    inputs: tuple[SplitType, ...] = tuple([ROWS if is_cut else broadcast for is_cut in same])
+    return (Typing(inputs, (ROWS,) * outputs, shape[0]),)
 
 
 def _of_unknown(
@@ -270,7 +255,7 @@ def _of_opaque(
 ) -> Iterator[Typing]:
     """Yield the typing of inputs of which some are results that an annotation does not declare."""
     rows = next((kind for kind in known if kind is not None), None)
-    if not isinstance(rows, Unknown) and rows != axis(0):
+    if not isinstance(rows, Unknown) and rows != ROWS:
         return
     inputs: list[SplitType] = []
     lengths: set[int | None] = set()

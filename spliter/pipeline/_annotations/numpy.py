@@ -13,27 +13,26 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from spliter.pipeline._annotations.arguments import FunctionAnnotation
-from spliter.pipeline._annotations.elementwise import Elementwise, is_in_order, meta_by_example
+from spliter.pipeline._annotations.elementwise import (
+    ROWS,
+    Elementwise,
+    is_in_order,
+    meta_by_example,
+)
 from spliter.pipeline._calls.calls import Call, Node, Typing, UnforeseenResultError
 from spliter.pipeline._calls.metas import ArrayMeta, Meta
 from spliter.pipeline._calls.reductions import Nothing, Reduction
-from spliter.pipeline._calls.split_types import Axis, SplitType, Unknown
+from spliter.pipeline._calls.split_types import SplitType, Unknown
 
 
 class Along:
-    """Functions along some axes, with which the array may be cut along the others.
-
-    Along one of their own, partial results are combined by a reduction; without it they are not.
-    A reduction that takes the position of the first item is for one axis, or for rows.
-    """
+    """Reductions along some axes: of arrays cut by rows, also if these are no axis of theirs."""
 
     scratch = True
     data: tuple[str | int, ...] = (0,)
     positional = 1
 
-    def __init__(
-        self, options: str, reduction: Reduction | None = None, default: int | None = None
-    ) -> None:
+    def __init__(self, options: str, reduction: Reduction, default: int | None = None) -> None:
         self.options = frozenset({"axis", *options.split()})
         self.reduction = reduction
         self.default = default
@@ -51,34 +50,16 @@ class Along:
         return normalize_axis_tuple(numbers, ndim, allow_duplicate=True)  # sums refuse those
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return one typing for each axis along which the argument may be cut."""
-        if len(call.inputs) == 1 and is_in_order(call.inputs[0].data):
-            axes = self.axes(call)
-            for kind in self._cuts(call, known[0], axes):
-                if (typing := self._cut_along(kind, call, axes)) is not None:
-                    yield typing
-
-    def _cuts(
-        self, call: Call, known: SplitType | None, axes: tuple[int, ...]
-    ) -> Iterable[Axis | Unknown]:
-        """Return how the argument may be cut, the best way first."""
-        shape = _shape(call)
-        takes_start = self.reduction is not None and self.reduction.takes_start
-        if isinstance(known, Unknown):
-            return () if takes_start and 0 in axes and not known.has_positions else (known,)
-        if None in shape or 0 in shape:
-            return ()
-        return (Axis(0),) if takes_start and len(axes) > 1 else map(Axis, range(len(shape)))
-
-    def _cut_along(self, kind: Axis | Unknown, call: Call, axes: tuple[int, ...]) -> Typing | None:
-        """Return the typing for an argument that is cut in a way; ``None`` if there is none."""
-        at = kind.axis if isinstance(kind, Axis) else 0
-        result: SplitType | None = kind
-        if at in axes:
-            result = self.reduction
-        elif isinstance(kind, Axis) and not call.kwargs.get("keepdims", False):
-            result = Axis(at - sum(each < at for each in axes))
-        return None if result is None else Typing((kind,), (result,), _shape(call)[at])
+        """Return the typing by rows."""
+        length, kind = _shape(call)[0] if _shape(call) else 0, known[0] or ROWS
+        is_unknown = isinstance(kind, Unknown)
+        if len(call.inputs) > 1 or not (is_unknown or (kind == ROWS and length)):
+            return
+        is_own = 0 in self.axes(call)
+        if is_own and self.reduction.takes_start and is_unknown and not kind.has_positions:
+            return
+        if is_in_order(call.inputs[0].data):
+            yield Typing((kind,), (self.reduction if is_own else kind,), length)
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the shape without the axes."""
@@ -90,16 +71,6 @@ class Along:
         return (meta_by_example(call, tuple(shape)),)
 
 
-class Moments(Along):
-    """Means and variances: whole if the call asks for a dtype that is not for fractions."""
-
-    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return one typing for each axis along which the argument may be cut."""
-        dtype, meta = call.kwargs.get("dtype"), cast(ArrayMeta, call.inputs[0].meta)
-        fits = dtype is None or (np.dtype(dtype).kind in "fc" and meta.dtype.kind != "m")
-        return super().typings(call, known) if fits else ()
-
-
 def _shape(call: Call) -> tuple[int | None, ...]:
     return cast(ArrayMeta, cast(Node, call.args[0]).meta).shape
 
@@ -109,61 +80,52 @@ def _reduce(
     partial: Callable[..., Any] | None = None,
     finish: Callable[[Any], Any] | None = None,
     *,
+    options: str = "dtype keepdims",
     default: int | None = None,
     takes_start: bool = False,
-    along: type[Along] = Along,
 ) -> Along:
     kind = Reduction(partial, merge, finish, takes_start=takes_start, commutative=True)
-    return along("dtype keepdims ddof", kind, default)
+    return Along(options, kind, default)
 
 
 @dataclass(frozen=True)
 class Shifted(SplitType):
-    """Items of an array that move along the axis that is cut, as ``numpy.roll`` moves them."""
+    """Rows of an array that move, as ``numpy.roll`` moves them."""
 
-    axis: int
     shift: int
 
-    def length(self, value: Any) -> int:
-        """Return the extent along the axis."""
-        return int(value.shape[self.axis])
-
     def split(self, value: Any, start: int, stop: int) -> Any:
-        """Return a view of the items that move to a piece; a copy where they wrap around."""
-        first = (start - self.shift) % self.length(value)
-        wrapped = max(first + stop - start - self.length(value), 0)
-        whole = Axis(self.axis)
-        piece = whole.split(value, first, first + stop - start - wrapped)
+        """Return a view of the rows that move to a piece; a copy where they wrap around."""
+        first = (start - self.shift) % len(value)
+        wrapped = max(first + stop - start - len(value), 0)
+        piece = value[first : first + stop - start - wrapped]
         if not wrapped:
             return piece
-        parts = piece, whole.split(value, 0, wrapped)
-        return np.concatenate(parts, self.axis, dtype=value.dtype)  # else of native byte order
+        return np.concatenate([piece, value[:wrapped]], dtype=value.dtype)  # else of native order
 
 
 class Roll(Along):
-    """``numpy.roll`` along one axis: cut along others or, if its argument exists, along that one.
+    """``numpy.roll`` along one axis: along that of the rows, if its argument exists.
 
     Pieces of the result are then views of the argument. It is no result of the same stage, and its
     memory none that is reused.
     """
 
-    def _cut_along(self, kind: Axis | Unknown, call: Call, axes: tuple[int, ...]) -> Typing | None:
-        """Return the typing for an argument that is cut along an axis."""
-        at = kind.axis if isinstance(kind, Axis) else 0
-        if not self._is_along_one(call) or (isinstance(kind, Unknown) and 0 in axes):
-            return None
-        if at not in axes:
-            return Typing((kind,), (kind,), _shape(call)[at], _rolled)
-        data = call.inputs[0].data
-        fn = _copied if isinstance(data, np.ndarray) and not data.flags.c_contiguous else _as_it_is
-        return Typing((Shifted(at, call.kwargs["shift"]),), (kind,), _shape(call)[at], fn)
-
-    def _is_along_one(self, call: Call) -> bool:
-        return type(call.kwargs.get("shift")) is int and len(self.axes(call)) == 1
+    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
+        """Return the typing by rows."""
+        for typing in super().typings(call, known):
+            (kind,) = typing.inputs
+            if 0 not in self.axes(call):
+                yield Typing((kind,), (kind,), typing.length, _rolled)
+            elif kind == ROWS:
+                data = call.inputs[0].data
+                has_gaps = isinstance(data, np.ndarray) and not data.flags.c_contiguous
+                moved = Shifted(call.kwargs["shift"])
+                yield Typing((moved,), (kind,), typing.length, _copied if has_gaps else _as_it_is)
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
         """Return the meta of the argument."""
-        if not self._is_along_one(call):
+        if type(call.kwargs.get("shift")) is not int or len(self.axes(call)) != 1:
             raise UnforeseenResultError
         return (call.inputs[0].meta,)
 
@@ -177,13 +139,10 @@ def _copied(a: Any, *args: Any, **kwargs: Any) -> Any:
     return a.copy()
 
 
-def _rolled(a: Any, shift: int, axis: int | None = None) -> Any:
+def _rolled(a: Any, shift: int, axis: int) -> Any:
     """Return what ``numpy.roll`` does, whose own Python takes longer than copying a piece."""
-    at = axis or 0
-    first = -shift % a.shape[at]
-    whole = Axis(at)
-    parts = whole.split(a, first, a.shape[at]), whole.split(a, 0, first)
-    return np.concatenate(parts, at, dtype=a.dtype)
+    parts = np.split(a, [-shift % a.shape[axis]], axis)
+    return np.concatenate(parts[::-1], axis, dtype=a.dtype)
 
 
 def _count_along(piece: Any, axes: Any) -> int:
@@ -193,12 +152,11 @@ def _count_along(piece: Any, axes: Any) -> int:
     return int(np.prod([piece.shape[axis] for axis in numbers]))
 
 
-def _mean_partial(a: Any, axis: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
-    result = np.dtype(dtype) if dtype is not None else np.mean(np.ones(1, a.dtype)).dtype
-    wide = np.dtype("f4") if result == np.float16 and dtype is None else result
-    # Times have units, which sums keep.
-    total = np.sum(a, axis=axis, dtype=None if wide.kind == "m" else wide, **kwargs)
-    return total, _count_along(a, axis), result
+def _mean_partial(a: Any, axis: Any = None, **kwargs: Any) -> Any:
+    dtype = np.mean(np.ones(1, a.dtype)).dtype
+    # Times have units, which sums keep; half floats would overflow.
+    wide = {"m": None, "e": np.dtype("f4")}.get(dtype.char, dtype)
+    return np.sum(a, axis=axis, dtype=wide, **kwargs), _count_along(a, axis), dtype
 
 
 def _mean_merge(one: Any, other: Any) -> Any:
@@ -210,16 +168,14 @@ def _mean_finish(last: Any) -> Any:
     return (total / count).astype(dtype)
 
 
-def _var_partial(
-    a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, **kwargs: Any
-) -> Any:
+def _var_partial(a: Any, axis: Any = None, *, ddof: float = 0, **kwargs: Any) -> Any:
     """Return count, mean and sum of squared distances from it along an axis, and `ddof`."""
     count = _count_along(a, axis)
     if not count:  # of no rows, which has no mean
-        zeros = np.sum(a, axis=axis, dtype=dtype or np.var(np.ones(1, a.dtype)).dtype, **kwargs)
+        zeros = np.sum(a, axis=axis, dtype=np.var(np.ones(1, a.dtype)).dtype, **kwargs)
         return Nothing(functools.partial(tuple, (0, zeros, zeros, ddof)))
-    mean = np.mean(a, axis=axis, dtype=dtype, keepdims=True)
-    squares = np.var(a, axis=axis, dtype=dtype, **kwargs) * count
+    mean = np.mean(a, axis=axis, keepdims=True)
+    squares = np.var(a, axis=axis, **kwargs) * count
     return count, mean.reshape(np.shape(squares)), squares, ddof
 
 
@@ -312,9 +268,9 @@ FUNCTIONS: Final[Mapping[Any, FunctionAnnotation]] = {
     np.count_nonzero: _reduce(np.add),
     np.nansum: _reduce(np.add),
     np.nanprod: _reduce(np.multiply),
-    np.mean: _reduce(_mean_merge, _mean_partial, _mean_finish, along=Moments),
-    np.var: _reduce(_var_merge, _var_partial, _var_finish, along=Moments),
-    np.std: _reduce(_var_merge, _var_partial, _std_finish, along=Moments),
+    np.mean: _reduce(_mean_merge, _mean_partial, _mean_finish, options="keepdims"),
+    np.var: _reduce(_var_merge, _var_partial, _var_finish, options="keepdims ddof"),
+    np.std: _reduce(_var_merge, _var_partial, _std_finish, options="keepdims ddof"),
     np.argmin: _arg(np.argmin, np.less),
     np.argmax: _arg(np.argmax, np.greater),
     # Methods of ufuncs, along the first axis by default.
@@ -334,6 +290,6 @@ FUNCTIONS: Final[Mapping[Any, FunctionAnnotation]] = {
     np.clip: Elementwise((0, "a_min", "a_max", "min", "max"), "a_min a_max min max"),
     np.isclose: Elementwise((0, 1, "rtol", "atol"), "rtol atol equal_nan", positional=2),
     np.searchsorted: Elementwise((1,), "side sorter", positional=2),
-    np.roll: Roll("shift"),
+    np.roll: Roll("shift", Reduction(merge=max)),
 }
 """By what NumPy passes to ``__array_function__``, and by methods ``reduce`` of ufuncs."""

@@ -16,8 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from spliter.pipeline._annotations.elementwise import CACHED, dtype_of
-from spliter.pipeline._calls.split_types import Axis
+from spliter.pipeline._annotations.elementwise import CACHED, ROWS, dtype_of
 from spliter.pipeline._running.inner_loops import (
     InnerCall,
     Loop,
@@ -75,8 +74,8 @@ class _View(NamedTuple):
     dtype: Any
     shape: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
-    axis: int | None = None
-    moves: bool = False
+    is_cut: bool = False
+    moves: bool = False  # a batch begins at its first item, as it does not in scratch memory
 
 
 class _Compiler:
@@ -146,12 +145,10 @@ def _is_plain(step: Step) -> bool:
 def _pieces(program: Program) -> Iterator[tuple[int, _View]]:
     """Yield the registers of arrays that are cut, and of scratch memory."""
     for register, kind, data in program.cuts:
-        if isinstance(kind, Axis) and isinstance(data, np.ndarray) and data.flags.aligned:
-            axis = kind.axis % data.ndim
-            yield register, _View(data.dtype, data.shape, data.strides, axis, True)
+        if kind == ROWS and isinstance(data, np.ndarray) and data.flags.aligned:
+            yield register, _View(data.dtype, data.shape, data.strides, True, True)
     for each in program.scratch:
-        strides = allocate(each, 1).strides  # those for any number of items
-        yield each.register, _View(each.dtype, each.shape, strides, each.axis)
+        yield each.register, _View(each.dtype, each.shape, allocate(each, 1).strides, True)
 
 
 SHORTEST_ROW: Final = 64
@@ -163,16 +160,15 @@ def _walk(views: tuple[_View, ...]) -> Walk | None:
 
     ``None`` if they need more than two loops, or if the inner one would be short.
     """
-    result = views[-1]
-    at = result.axis or 0
-    strides = [_broadcast(view, result) for view in views]
-    others = [axis for axis, extent in enumerate(result.shape) if axis != at and extent != 1]
-    found = [each and _one_stride(each, others or [at], result.shape) for each in strides]
+    shape = views[-1].shape
+    strides = [_broadcast(view, shape) for view in views]
+    others = [axis for axis, extent in enumerate(shape) if axis and extent != 1]
+    found = [each and _one_stride(each, others or [0], shape) for each in strides]
     if None in found:
         return None
     inner = cast("list[int]", found)
-    outer = [each[at] for each in strides if each]
-    extent = math.prod(result.shape[axis] for axis in others)
+    outer = [each[0] for each in strides if each]
+    extent = math.prod(shape[axis] for axis in others)
     has_rows = any(one != stride * extent for one, stride in zip(outer, inner, strict=True))
     if has_rows and extent < SHORTEST_ROW:
         return None
@@ -180,14 +176,12 @@ def _walk(views: tuple[_View, ...]) -> Walk | None:
     return Walk.of(has_rows, extent, advances, outer, inner)
 
 
-def _broadcast(view: _View, result: _View) -> tuple[int, ...] | None:
-    """Return the strides of an operand along the axes of a result; ``None`` if cut elsewhere."""
-    missing = len(result.shape) - len(view.shape)
-    pairs = enumerate(zip(view.shape, result.shape[missing:], strict=True), missing)
+def _broadcast(view: _View, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the strides of an operand along the axes of a result; ``None`` if it is cut else."""
+    missing = len(shape) - len(view.shape)
+    pairs = enumerate(zip(view.shape, shape[missing:], strict=True), missing)
     stretched = [axis for axis, (extent, whole) in pairs if extent == 1 and whole != 1]
-    at = cast(int, result.axis)
-    is_whole = at < missing or at in stretched
-    if is_whole != (view.axis is None) or (view.axis is not None and view.axis + missing != at):
+    if view.is_cut == (missing > 0 or 0 in stretched):
         return None
     strides = [*(0,) * missing, *view.strides]
     for axis in stretched:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from spliter._cache import cache_nbytes
-from spliter.pipeline._annotations.elementwise import CONTIGUOUS_ONLY
+from spliter.pipeline._annotations.elementwise import CONTIGUOUS_ONLY, ROWS
 from spliter.pipeline._calls.calls import Call, Node, Typing
 from spliter.pipeline._calls.metas import ArrayMeta
 from spliter.pipeline._calls.reductions import first_step
@@ -70,7 +70,6 @@ class Scratch(NamedTuple):
 
     register: int
     shape: tuple[int, ...]
-    axis: int  # that is cut
     dtype: np.dtype[Any]
 
 
@@ -246,12 +245,10 @@ class _Compiler:
         return tuple([self._out(*pair) for pair in pairs])
 
     def _can_be_out(self, node: Node, kind: SplitType) -> bool:
-        meta = node.meta
-        if not (isinstance(meta, ArrayMeta) and meta.exact and isinstance(kind, Axis)):
+        meta, call = node.meta, cast(Call, node.call)
+        if meta is None or not meta.exact or kind != ROWS or node in self.kept_inputs:
             return False
-        is_contiguous = len(meta.shape) == 1
-        fits = is_contiguous or (node.call is not None and node.call.fn not in CONTIGUOUS_ONLY)
-        return fits and node not in self.kept_inputs
+        return len(meta.shape) == 1 or call.fn not in CONTIGUOUS_ONLY
 
     def _out(self, node: Node, kind: Axis) -> int:
         meta = cast(ArrayMeta, node.meta)
@@ -260,12 +257,12 @@ class _Compiler:
             result = np.empty(shape, meta.dtype)
             self.program.allocated.append((node, result))
             return self._cut(result, kind)
-        free = self.free.setdefault((meta.dtype, shape, kind), [])
+        free = self.free.setdefault((meta.dtype, shape), [])
         if free:
             register = free.pop()
         else:
             register = self._register()
-            self.program.scratch.append(Scratch(register, shape, kind.axis, meta.dtype))
+            self.program.scratch.append(Scratch(register, shape, meta.dtype))
             self.program.add_temporary(_expected_nbytes(node, kind))
         self.slot_of[node] = free, register
         return register
@@ -289,10 +286,6 @@ def _expected_nbytes(node: Node, kind: SplitType) -> float:
 
 
 def allocate(scratch: Scratch, batch: int) -> Any:
-    """Return the memory of batches of some items, in which the axis that is cut is the outer one.
-
-    Its strides are then the same for any number of items.
-    """
-    extent, rest = scratch.shape[scratch.axis], [*scratch.shape]
-    del rest[scratch.axis]
-    return np.moveaxis(np.empty([min(batch, extent), *rest], scratch.dtype), 0, scratch.axis)
+    """Return the memory of batches of some items."""
+    length, *rest = scratch.shape
+    return np.empty([min(batch, length), *rest], scratch.dtype)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, cast
 
 from spliter._errors import ForkedError
 from spliter.pipeline._calls.calls import Call
-from spliter.pipeline._calls.split_types import Axis
 from spliter.pipeline._options import Options
 from spliter.pipeline._running.compiled import Group, driver_of, groups_of
 from spliter.pipeline._running.inner_loops import addresses_of
@@ -163,7 +162,7 @@ class Thread:
             values[register] = kind.split(data, start, stop)
         if self.loaded is None or self.loaded[1] - self.loaded[0] != stop - start:
             for scratch, buffer in self.buffers:
-                values[scratch.register] = Axis(scratch.axis).split(buffer, 0, stop - start)
+                values[scratch.register] = buffer[: stop - start]
         self.loaded = start, stop
 
     def _arrays(self) -> list[Any]:
