@@ -7,7 +7,6 @@ import importlib
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,14 +31,12 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
     """Run a function on cache-sized batches of its arrays, in threads; its body is unchanged.
 
     Calls of NumPy and of :func:`splittable` functions in its body are captured, and run when the
-    function returns: all calls of a stage on one batch, then on the next. Temporaries are as large
-    as a batch.
+    function returns: all calls of a stage on one batch, then on the next.
 
     Parameters
     ----------
     fn : callable
-        Takes and returns arrays, and tuples, lists and dicts of them; or a function made by
-        :func:`splittable`.
+        Takes and returns arrays, and tuples, lists and dicts of them; or one by :func:`splittable`.
 
     Returns
     -------
@@ -69,7 +66,7 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
             "instead"
         )
     check_task_function(fn, "a pipeline")
-    small = Small()
+    small = [0.0]  # the largest share of arguments of which all values were small
 
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -78,18 +75,9 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
     return run
 
 
-@dataclass
-class Small:
-    """The largest share of arguments of a pipeline of which all values were small."""
-
-    share: float = 0.0
-
-
 # Apart from what `pipeline` returns, which is pickled with all that it refers to if the function
 # is of `__main__`.
-def _run(
-    fn: Callable[..., Any], small: Small, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def _run(fn: Callable[..., Any], small: list[float], args: Any, kwargs: dict[str, Any]) -> Any:
     if any(isinstance(each, Split) for each in (*args, *kwargs.values())):
         from spliter.pipeline._over_split.run import run_over_split
 
@@ -97,7 +85,7 @@ def _run(
     if lazies_in((args, kwargs)):  # called by another pipeline, which evaluates
         return fn(*args, **kwargs)
     share = max(map(_share, (*args, *kwargs.values())), default=0.0)
-    if share <= small.share and CURRENT.get().runs_plain(share):
+    if share <= small[0] and CURRENT.get().runs_plain(share):
         return fn(*args, **kwargs)
     graph = LocalGraph()
     result = captured(fn, graph, args, kwargs)
@@ -105,8 +93,7 @@ def _run(
         graph.evaluate()
     result = settled(result)
     if not graph.was_planned and share < math.inf:
-        # All values were small: next time, arguments of this size need not be captured.
-        small.share = max(small.share, share)
+        small[0] = max(small[0], share)  # next time, they need not be captured
     return result
 
 
@@ -123,20 +110,14 @@ def lazy(value: Any) -> Any:
     Parameters
     ----------
     value : ndarray
-        Anything else, masked arrays and arrays of objects too, is returned unchanged.
-
-    Returns
-    -------
-    lazy value
-        Evaluated by ``float``, ``bool``, ``repr``, iteration, ``numpy.asarray``, pickling, and by
-        calls that are not captured. Do not change the array as long as calls on it are pending.
+        Do not change it as long as calls are pending. Anything else, masked arrays and arrays of
+        objects too, is returned unchanged.
 
     Examples
     --------
     >>> import numpy as np
     >>> from spliter.pipeline import lazy
-    >>> x = lazy(np.arange(4.0))
-    >>> y = 2 * x + 1
+    >>> y = 2 * lazy(np.arange(4.0)) + 1
     >>> y.shape, y.dtype
     ((4,), dtype('float64'))
     >>> y
@@ -163,14 +144,8 @@ class AnnotatedModule:
         setattr(self, name, made)
         return made
 
-    def __dir__(self) -> list[str]:
-        return dir(self._module)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return AnnotatedModule, (self._name,)
-
-    def __repr__(self) -> str:
-        return f"<annotated module {self._name}>"
 
 
 def module(name: str) -> AnnotatedModule:
@@ -179,12 +154,7 @@ def module(name: str) -> AnnotatedModule:
     Parameters
     ----------
     name : str
-        Full name, such as ``"skimage.color"``.
-
-    Returns
-    -------
-    AnnotatedModule
-        Has the attributes of the module. Functions without annotation are the module's own.
+        Full name, such as ``"skimage.color"``. Other attributes are the module's own.
 
     Raises
     ------

@@ -72,18 +72,14 @@ def options(*, threads: Count | None = None, batch: Count | None = None) -> Iter
 
     Notes
     -----
-    They hold for what is evaluated in the ``with`` block, in this thread or asynchronous task:
-    threads that the program starts have options of their own, as with :func:`numpy.errstate`.
+    They hold for what is evaluated in the ``with`` block, in this thread or asynchronous task.
 
     Examples
     --------
     >>> import numpy as np
     >>> from spliter.pipeline import options, pipeline
-    >>> @pipeline
-    ... def twice_plus_one(x):
-    ...     return 2 * x + 1
     >>> with options(threads=1, batch=2):
-    ...     twice_plus_one(np.arange(5))
+    ...     pipeline(lambda x: 2 * x + 1)(np.arange(5))
     array([1, 3, 5, 7, 9])
     """
     now = CURRENT.get()

@@ -123,7 +123,9 @@ def _turned(annotated: Annotated) -> Callable[..., Any] | None:
 def _with_turned_merge(kind: AnyType) -> AnyType:
     if not isinstance(kind, Reduction) or not kind.commutative:
         return kind
-    return kind.with_steps(lambda one, other: kind.merge_two(other, one), kind.finish)
+    turned = copy.copy(kind)
+    turned.merge_two = lambda one, other: kind.merge_two(other, one)
+    return turned
 
 
 def _plain(fn: Callable[..., Any]) -> Callable[..., Any]:

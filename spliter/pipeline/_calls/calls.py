@@ -65,10 +65,6 @@ class Annotation(Protocol):
         ...
 
 
-_CALLED: Final = frozenset({"call", "log"})
-"""Ways to treat floating-point errors that call what the program has set."""
-
-
 class Node:
     """A value: an array or another object, or the result of a pending call."""
 
@@ -139,7 +135,7 @@ class Call:
         self.number = next(NUMBERS)
         self.site = Site.of_caller()
         self.errstate = np.geterr()
-        self.errcall: Any = None if _CALLED.isdisjoint(self.errstate.values()) else np.geterrcall()
+        self.errcall: Any = np.geterrcall()
         self.outputs: tuple[weakref.ref[Node], ...] = ()
 
     @property

@@ -22,7 +22,6 @@ class Nothing:
         return found.made() if isinstance(found, Nothing) else found
 
 
-@dataclass(frozen=True)
 class Reduction(SplitType):
     """A result that combines all items, such as a sum.
 
@@ -55,11 +54,6 @@ class Reduction(SplitType):
     """
 
     combines: ClassVar[bool] = True
-    partial: Callable[..., Any] | None
-    merge_two: Callable[[Any, Any], Any]
-    finish: Callable[[Any], Any] | None
-    takes_start: bool = False
-    commutative: bool = False
 
     def __init__(
         self,
@@ -75,28 +69,19 @@ class Reduction(SplitType):
                 f"Reduction has no function to merge, got {merge!r}; pass merge=, which combines "
                 "two partial results"
             )
-        object.__setattr__(self, "partial", partial)
-        object.__setattr__(self, "merge_two", merge)
-        object.__setattr__(self, "finish", finish)
-        object.__setattr__(self, "takes_start", takes_start)
-        object.__setattr__(self, "commutative", commutative)
-
-    def with_steps(
-        self, merge: Callable[[Any, Any], Any], finish: Callable[[Any], Any] | None
-    ) -> Reduction:
-        """Return one with other functions to combine partial results and to finish."""
-        flags = {"takes_start": self.takes_start, "commutative": self.commutative}
-        return Reduction(self.partial, merge, finish, **flags)
+        self.partial = partial
+        self.merge_two = merge
+        self.finish = finish
+        self.takes_start = takes_start
+        self.commutative = commutative
 
     def combine(self, pieces: Sequence[Any]) -> Any:
         """Combine partial results pairwise, in order; not finished."""
         level = [each for each in pieces if not isinstance(each, Nothing)]
         level = level or [pieces[0].made()]
         while len(level) > 1:
-            level = [
-                self.merge_two(*pair) if len(pair) == 2 else pair[0]
-                for pair in (level[at : at + 2] for at in range(0, len(level), 2))
-            ]
+            pairs = [level[at : at + 2] for at in range(0, len(level), 2)]
+            level = [self.merge_two(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
         return level[0]
 
     def merge(self, pieces: Sequence[Any]) -> Any:

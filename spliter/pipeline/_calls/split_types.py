@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, ClassVar, Final, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from spliter._errors import AnnotationError, InvalidArgumentError
+from spliter._errors import AnnotationError
 from spliter.backend.contents import concatenate, count_rows, take_rows
 from spliter.pipeline._calls.metas import ArrayMeta
 from spliter.pipeline._options import MAX_PLAIN_ROWS, plain_nbytes
@@ -29,9 +28,6 @@ class SplitType:
     >>> from spliter.pipeline import SplitType, options, pipeline, splittable
     >>> @dataclass(frozen=True)
     ... class Documents(SplitType):
-    ...     def length(self, docs):
-    ...         return len(docs)
-    ...
     ...     def nbytes(self, docs):
     ...         return sum(map(len, docs))
     ...
@@ -97,14 +93,6 @@ class Axis(SplitType):
     ----------
     axis : int, default 0
         Negative ones count from the last axis.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from spliter.pipeline import Axis
-    >>> Axis(1).split(np.arange(6).reshape(2, 3), 0, 2)
-    array([[0, 1],
-           [3, 4]])
     """
 
     axis: int
@@ -112,7 +100,7 @@ class Axis(SplitType):
     def __init__(self, axis: int = 0) -> None:
         if not isinstance(axis, SupportsIndex):
             raise AnnotationError(f"the axis is {axis!r}; pass an int, such as Axis(1)")
-        object.__setattr__(self, "axis", operator.index(axis))
+        self.axis = operator.index(axis)
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other one is along the same axis."""
@@ -146,33 +134,15 @@ class Axis(SplitType):
         return take_rows(value, slice(start, stop))
 
     def merge(self, pieces: Sequence[Any]) -> Any:
-        """Concatenate pieces along the axis; a subclass of arrays is kept as by slicing."""
+        """Concatenate pieces along the axis."""
         pieces = without_empty(pieces, self.axis)
-        first = pieces[0]
-        is_masked = isinstance(first, np.ma.MaskedArray)
-        if is_masked and self.axis:  # numpy.concatenate drops the mask
-            rows = [piece.swapaxes(0, self.axis) for piece in pieces]
-            return concatenate(rows).swapaxes(0, self.axis)
-        merged = np.concatenate(pieces, axis=self.axis) if self.axis else concatenate(pieces)
-        if isinstance(first, np.ndarray) and type(first) is not np.ndarray and not is_masked:
-            merged = merged.view(type(first))
-            merged.__array_finalize__(first)
-        return merged
+        return np.concatenate(pieces, axis=self.axis) if self.axis else concatenate(pieces)
 
 
 @functools.cache
 def axis(number: int) -> Axis:
     """Return the one object ``Axis(number)``, as comparing one with itself is cheap."""
     return Axis(number)
-
-
-def _dtype(dtype: Any) -> Any:
-    if dtype is None or dtype is np.floating:
-        return dtype
-    try:
-        return np.dtype(dtype)
-    except TypeError as error:
-        raise AnnotationError(f"Rows declares the dtype {dtype!r}: {error}; pass one") from error
 
 
 class Rows(Axis):
@@ -201,28 +171,26 @@ class Rows(Axis):
     (5, 3)
     """
 
-    like: str | None
-    dtype: Any
-    shape: tuple[int, ...] | None
-
     def __init__(
         self, like: str | None = None, *, dtype: Any = None, shape: tuple[int, ...] | None = None
     ) -> None:
         super().__init__(0)
+        is_any = dtype is None or dtype is np.floating
         sizes = shape if isinstance(shape, tuple) else (shape,)
-        if (
-            not isinstance(like, str | None)
-            or not (shape is None or all(type(each) is int and each >= 0 for each in sizes))
-            or (shape is not None and dtype is None and like is None)
-        ):
+        try:
+            self.dtype = dtype if is_any else np.dtype(dtype)
+            has_sizes = all(type(each) is int and each >= 0 for each in sizes)
+            if not isinstance(like, str | None) or not (shape is None or has_sizes):
+                raise TypeError("not the name of an argument, or not the extents of a row")
+            if shape is not None and dtype is None and like is None:
+                raise TypeError("no dtype")
+        except TypeError as error:
             raise AnnotationError(
-                f"Rows declares like={like!r}, dtype={dtype!r}, shape={shape!r}; pass the name of "
-                "an argument, or a dtype and the extents of one row, as Rows(dtype=float, "
-                "shape=(3,))"
-            )
-        object.__setattr__(self, "like", like)
-        object.__setattr__(self, "dtype", _dtype(dtype))
-        object.__setattr__(self, "shape", shape if shape is None else sizes)
+                f"Rows declares like={like!r}, dtype={dtype!r}, shape={shape!r}: {error}; pass "
+                'Rows(like="x") with the name of an argument, or Rows(dtype=float, shape=(3,))'
+            ) from error
+        self.like = like
+        self.shape: Any = shape if shape is None else sizes
 
     @property
     def is_declared(self) -> bool:
@@ -231,13 +199,11 @@ class Rows(Axis):
 
     def row_of(self, like: ArrayMeta | None) -> tuple[tuple[int | None, ...], Any]:
         """Return the shape and the dtype of a row, given the meta of `like`."""
-        dtype = self.dtype
-        shape: tuple[int | None, ...] | None = self.shape
+        dtype, shape = self.dtype, self.shape
         if like is not None:
             shape = like.shape[1:] if shape is None else shape
-            is_float = like.dtype.kind == "f"
-            if dtype is None or (dtype is np.floating and is_float):
-                dtype = like.dtype
+            is_float = dtype is np.floating and like.dtype.kind == "f"
+            dtype = like.dtype if dtype is None or is_float else dtype
         return shape or (), np.dtype(float) if dtype is np.floating else dtype
 
     def __repr__(self) -> str:
@@ -292,13 +258,7 @@ def without_empty(pieces: Sequence[Any], axis: int = 0) -> Sequence[Any]:
 
 @dataclass(frozen=True)
 class Generic:
-    """Any split type, but the same one wherever a name occurs in an annotation.
-
-    Parameters
-    ----------
-    name : str
-        Such as ``"S"``.
-    """
+    """Any split type, but the same one wherever a name, such as ``"S"``, occurs."""
 
     name: str
 
@@ -320,57 +280,38 @@ AnyType: TypeAlias = SplitType | Generic | Mut
 
 
 def mut(type: SplitType | Generic) -> Mut:
-    """Annotate an argument that the function changes in place.
-
-    Parameters
-    ----------
-    type : SplitType or Generic
-        How the argument is cut.
+    """Annotate an argument that the function changes in place, with how it is cut.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from spliter.pipeline import Rows, broadcast, mut, options, pipeline, splittable
+    >>> from spliter.pipeline import Rows, mut, options, pipeline, splittable
     >>> def scale_rows(m, by):
     ...     m *= by
-    >>> scale = pipeline(splittable(scale_rows, m=mut(Rows()), by=broadcast, returns=None))
     >>> table = np.ones((4, 2))
     >>> with options(batch=3):
-    ...     scale(table, 5)
+    ...     pipeline(splittable(scale_rows, m=mut(Rows()), returns=None))(table, 5)
     >>> table.sum()
     np.float64(40.0)
     """
     return Mut(type)
 
 
-def nbytes_of(value: Any, type: SplitType | None = None) -> int:
-    """Return the approximate bytes of a value, by its rows if not by a type; 0 if it has none."""
-    if type is None or isinstance(type, Axis):
-        try:
-            return (type or axis(0)).nbytes(value)
-        except (TypeError, IndexError, InvalidArgumentError):  # the last of iterators
-            return 0
-    try:
-        return int(type.nbytes(value))
-    except Exception as error:
-        raise AnnotationError(
-            f"{type!r} gives no number of bytes of a value: {error}; correct its methods nbytes "
-            "and length, which must return numbers"
-        ) from error
-
-
 def share_of(value: Any, kind: SplitType | None = None) -> float:
     """Return how large a value is: 1 if it is the largest one whose calls run at once."""
     if hasattr(type(value), "iloc") and (kind is None or isinstance(kind, Axis)):
         return len(value) / MAX_PLAIN_ROWS
-    return nbytes_of(value, kind) / plain_nbytes()
+    if kind is None and not hasattr(value, "__len__"):
+        return 0.0
+    try:
+        return (kind or axis(0)).nbytes(value) / plain_nbytes()
+    except Exception as error:
+        raise AnnotationError(
+            f"{kind!r} gives no number of bytes of a value: {error}; correct its methods nbytes "
+            "and length, which must return numbers"
+        ) from error
 
 
 def item_nbytes(type: SplitType, value: Any) -> float:
-    """Return the bytes of one item of a value; 0 if it is not cut."""
-    if isinstance(type, Broadcast):
-        return 0.0
-    if isinstance(type, Axis) and isinstance(value, np.ndarray):
-        axis = type.axis % value.ndim
-        return float(value.itemsize * math.prod(value.shape[:axis] + value.shape[axis + 1 :]))
-    return nbytes_of(value, type) / max(type.length(value), 1)
+    """Return the bytes of one item of a value."""
+    return float(type.nbytes(value) / max(type.length(value), 1))

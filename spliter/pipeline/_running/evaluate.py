@@ -20,7 +20,7 @@ from spliter.pipeline._planning.planner import ALL_SMALL, next_stage, why_not
 from spliter.pipeline._planning.stages import Stage
 from spliter.pipeline._running.program import compile_stage
 from spliter.pipeline._running.recorded_warnings import WarningRecorder
-from spliter.pipeline._running.results import Arrays, Pieces, check_count, check_nothing
+from spliter.pipeline._running.results import Arrays, Pieces, check_results
 from spliter.pipeline._running.runner import Batches
 
 TRACE: Final[contextvars.ContextVar[list[tuple[Stage, Batches | None] | str] | None]] = (
@@ -95,7 +95,7 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
     for (_, _, node), collector in zip(program.results, collectors, strict=True):
         call = cast(Call, node.call)
         place = f"{call.place}, items 0 to {program.length}"
-        with _noted(place), recorder.errstate(call.errstate, functools.partial(_same, call)):
+        with _noted(place), recorder.errstate(call, functools.partial(_same, call)):
             node.finish(collector.finish())
     for node, array in program.allocated:
         node.finish(array)
@@ -119,12 +119,9 @@ def _run_whole(call: Call, recorder: WarningRecorder) -> None:
     """Run a call on whole values."""
     args, kwargs = call.filled(operator.attrgetter("data"))
     with _noted(f"{call.place}, on whole values"):
-        with recorder.errstate(call.errstate, lambda: call):
+        with recorder.errstate(call, lambda: call):
             result = call.fn(*args, **kwargs)
-        if not call.outputs:
-            check_nothing(result, call)
-        if len(call.outputs) > 1:
-            check_count(result, call)
+        check_results(result, call)
     for number, node in call.live_outputs():
         found = result[number] if len(call.outputs) > 1 else result
         node.finish(found if call.annotation.scratch else _own(found, call))
@@ -132,7 +129,7 @@ def _run_whole(call: Call, recorder: WarningRecorder) -> None:
 
 def _own(result: Any, call: Call) -> Any:
     """Return a copy of a result that shares memory with an argument: results are new objects."""
-    if not isinstance(result, np.ndarray):
-        return result
-    arrays = [node.data for node in call.inputs if isinstance(node.data, np.ndarray)]
-    return result.copy("K") if any(np.may_share_memory(result, each) for each in arrays) else result
+    arrays = [each.data for each in call.inputs if isinstance(each.data, np.ndarray)]
+    is_array = isinstance(result, np.ndarray)
+    shares = is_array and any(np.may_share_memory(result, each) for each in arrays)
+    return result.copy("K") if shares else result

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from spliter.pipeline._calls.calls import Call
-
-KINDS: Final = {
-    "divide by zero": "divide",
-    "overflow": "over",
-    "underflow": "under",
-    "invalid value": "invalid",
-}
-"""What NumPy calls the kinds of floating-point errors in messages, and in ``numpy.errstate``."""
 
 
 class WarningRecorder:
@@ -25,13 +17,20 @@ class WarningRecorder:
     def __init__(self) -> None:
         self._found: dict[tuple[Call, str], None] = {}
 
-    def errstate(self, modes: Mapping[str, Any], current: Callable[[], Call]) -> Any:
-        """Return a context in which what would warn is recorded."""
-        recorded: Any = {kind: "call" if mode == "warn" else mode for kind, mode in modes.items()}
-        return np.errstate(call=_Handler(self, modes, current), **recorded)
+    def errstate(self, call: Call, current: Callable[[], Call]) -> Any:
+        """Return a context in which what would warn is recorded for the call that runs.
 
-    def record(self, call: Call, kind: str) -> None:
-        """Record a floating-point error; threads may do so at a time."""
+        The handling is that of the first call. What calls the program's own function is not
+        recorded.
+        """
+        modes: Any = call.errstate
+        if call.errcall is not None and not {"call", "log"}.isdisjoint(modes.values()):
+            return np.errstate(call=call.errcall, **modes)
+        instead = {"warn": "call", "call": "ignore", "log": "ignore"}
+        recorded = {kind: instead.get(mode, mode) for kind, mode in modes.items()}
+        return np.errstate(call=lambda kind, _: self._record(current(), kind), **recorded)
+
+    def _record(self, call: Call, kind: str) -> None:
         self._found[call, kind] = None
 
     def report(self) -> None:
@@ -46,26 +45,3 @@ class WarningRecorder:
                 module=call.site.namespace.get("__name__", "<string>"),
                 registry=call.site.namespace.setdefault("__warningregistry__", {}),
             )
-
-
-class _Handler:
-    """What NumPy calls for a floating-point error."""
-
-    def __init__(
-        self, recorder: WarningRecorder, modes: Mapping[str, Any], current: Callable[[], Call]
-    ) -> None:
-        self.recorder = recorder
-        self.modes = modes
-        self.current = current
-
-    def __call__(self, kind: str, flag: int) -> None:
-        call = self.current()
-        if self.modes[KINDS[kind]] == "warn":
-            self.recorder.record(call, kind)
-        elif call.errcall is not None:
-            call.errcall(kind, flag)
-
-    def write(self, message: str) -> None:
-        """Pass a line of a log to the program's own."""
-        if (log := self.current().errcall) is not None:
-            log.write(message)

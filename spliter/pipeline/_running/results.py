@@ -71,22 +71,14 @@ class Arrays(Pieces):
         return super().finish()
 
 
-def check_nothing(result: Any, call: Call) -> None:
-    """Refuse the result of a call that is annotated to return nothing: it would be lost."""
-    if result is not None:
+def check_results(result: Any, call: Call) -> None:
+    """Refuse another number of results than the annotation names: some would be lost."""
+    count = len(call.outputs)
+    found = len(result) if count > 1 and isinstance(result, tuple | list) else 1
+    if (count > 1 and found != count) or (not count and result is not None):
         raise AnnotationError(
-            f"{call.place} returned {type(result).__name__}, and its annotation says "
-            "returns=None; name the split type of the result, or let the function return nothing"
-        )
-
-
-def check_count(results: Any, call: Call) -> None:
-    """Refuse another number of results than the annotation names."""
-    if not isinstance(results, tuple | list) or len(results) != len(call.outputs):
-        found = len(results) if isinstance(results, tuple | list) else 1
-        raise AnnotationError(
-            f"{call.place} returned {found} results, and its annotation names "
-            f"{len(call.outputs)}; correct returns="
+            f"{call.place} returned {found} results, such as a {type(result).__name__}, and its "
+            f"annotation names {count}; correct returns=, or let it return nothing"
         )
 
 

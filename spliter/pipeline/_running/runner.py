@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import itertools
 import os
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 from spliter._errors import ForkedError
 from spliter.pipeline._calls.calls import Call
@@ -16,16 +17,7 @@ from spliter.pipeline._running.compiled import Group, driver_of, groups_of
 from spliter.pipeline._running.inner_loops import addresses_of
 from spliter.pipeline._running.program import Program, Step, allocate
 from spliter.pipeline._running.recorded_warnings import WarningRecorder
-from spliter.pipeline._running.results import Pieces, check_count, check_length, check_nothing
-
-
-class Failure(NamedTuple):
-    """What a call raised on a batch, which has the items from `start` to before `stop`."""
-
-    error: BaseException
-    call: Call
-    start: int
-    stop: int
+from spliter.pipeline._running.results import Pieces, check_length, check_results
 
 
 class Batches:
@@ -38,34 +30,29 @@ class Batches:
         self.batch = program.batch(options, self.driver)
         self.threads = min(program.threads(options), -(-program.length // self.batch))
         self._numbers = itertools.count()
-        self._failures: list[Failure] = []
-        self._beginning = threading.Lock()
-        """Held while threads begin, which wait for all: after Ctrl-C meanwhile, none runs."""
-        self._stopped = True
+        self._stopped = False
+        self._failures: list[tuple[BaseException, Call, int, int]] = []
 
     def run(self, collectors: Sequence[Pieces], recorder: WarningRecorder) -> None:
-        """Run all batches; raise the first failure, after which none begins."""
+        """Run all batches, whose results are collected; raise the first failure, and begin none."""
+        work = functools.partial(self._work, collectors, recorder)
+        # A context of its own holds the handling of floating-point errors, and the options.
         others = [
-            # A context of its own holds the handling of floating-point errors, and the options.
-            threading.Thread(
-                target=contextvars.copy_context().run,
-                args=(self._join_in, collectors, recorder),
-                daemon=True,
-            )
+            threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True)
             for _ in range(self.threads - 1)
         ]
         process = os.getpid()
         try:
-            with self._beginning:
-                for thread in others:
-                    thread.start()
-                self._stopped = False
-            self._work(collectors, recorder)
-            _join(others)
+            for thread in others:
+                thread.start()
+            work()
         except BaseException:  # Ctrl-C
             self._stopped = True
-            _join(others)
             raise
+        finally:
+            for thread in others:
+                if thread.is_alive():
+                    thread.join()
         if os.getpid() != process:
             raise ForkedError(
                 f"this process was forked while {self.program.steps[0].call.place} ran in threads, "
@@ -78,7 +65,7 @@ class Batches:
         """Raise the first failure, or what is no error of a call, such as Ctrl-C."""
         failures, self._failures = self._failures, []  # tracebacks would refer to this object
         error, call, start, stop = min(
-            failures, key=lambda each: (isinstance(each.error, Exception), each.start)
+            failures, key=lambda each: (isinstance(each[0], Exception), each[2])
         )
         if isinstance(error, Exception):
             error.add_note(f"{call.place}, items {start} to {stop}")
@@ -86,12 +73,6 @@ class Batches:
             raise error
         finally:
             del error, failures
-
-    def _join_in(self, collectors: Sequence[Pieces], recorder: WarningRecorder) -> None:
-        """Work, once all threads have begun."""
-        with self._beginning:
-            pass
-        self._work(collectors, recorder)
 
     def _work(self, collectors: Sequence[Pieces], recorder: WarningRecorder) -> None:
         """Run batches until there are no more."""
@@ -102,33 +83,27 @@ class Batches:
                 return
             stop = min(start + self.batch, self.program.length)
             try:
-                self._run(thread, start, stop, recorder)
+                for group in self.groups:
+                    _run_group(group, thread, start, stop, recorder)
+                if collectors:
+                    thread.load(start, stop)
                 for (register, *_), collector in zip(self.program.results, collectors, strict=True):
                     collector.put(start, stop, thread.values[register])
             except BaseException as error:  # noqa: BLE001 -- raised by the thread that waits
                 self._stopped = True
-                self._failures.append(Failure(error, thread.call, start, stop))
-
-    def _run(self, thread: Thread, start: int, stop: int, recorder: WarningRecorder) -> None:
-        for group in self.groups:
-            thread.call = group.steps[0].call
-            done = group.run(thread.addresses, start, stop - start)
-            if done < len(group.steps):
-                thread.load(start, stop)
-                _run_in_python(thread, group, done, recorder)
-        if self.program.results:
-            thread.load(start, stop)
+                self._failures.append((error, thread.call, start, stop))
 
 
-def _join(threads: Sequence[threading.Thread]) -> None:
-    for thread in threads:
-        if thread.is_alive():
-            thread.join()
-
-
-def _run_in_python(thread: Thread, group: Group, done: int, recorder: WarningRecorder) -> None:
-    start, stop = cast(tuple[int, int], thread.loaded)
-    with recorder.errstate(group.errstate, lambda: thread.call):
+def _run_group(
+    group: Group, thread: Thread, start: int, stop: int, recorder: WarningRecorder
+) -> None:
+    """Run some steps on a batch, those in Python that the compiled driver has not run."""
+    thread.call = group.steps[0].call
+    done = group.run(thread.addresses, start, stop - start)
+    if done == len(group.steps):
+        return
+    thread.load(start, stop)
+    with recorder.errstate(thread.call, lambda: thread.call):
         for step in group.steps[done:]:
             thread.call = step.call
             _run_step(step, thread.values, start)
@@ -147,11 +122,15 @@ class Thread:
         for register, value in program.constants.items():
             self.values[register] = value
         self.buffers = [(each, allocate(each, batch)) for each in program.scratch]
-        self._places = addresses_of(self._arrays())
+        arrays = [*self.values]  # of each register what batches do not change
+        for register, _, data in program.cuts:
+            arrays[register] = data
+        for scratch, buffer in self.buffers:
+            arrays[scratch.register] = buffer
+        self._places = addresses_of(arrays)
         self.addresses: int = self._places.ctypes.data
         self.loaded: tuple[int, int] | None = None
-        self.call = program.steps[0].call
-        """The call that runs."""
+        self.call = program.steps[0].call  # that runs
 
     def load(self, start: int, stop: int) -> None:
         """Cut the sources and the scratch memory for a batch, unless that has been done."""
@@ -165,15 +144,6 @@ class Thread:
                 values[scratch.register] = buffer[: stop - start]
         self.loaded = start, stop
 
-    def _arrays(self) -> list[Any]:
-        """Return the array of each register that batches do not change."""
-        arrays = [*self.values]
-        for register, _, data in self.program.cuts:
-            arrays[register] = data
-        for scratch, buffer in self.buffers:
-            arrays[scratch.register] = buffer
-        return arrays
-
 
 def _run_step(step: Step, values: list[Any], start: int) -> None:
     """Run a call of a batch."""
@@ -185,11 +155,6 @@ def _run_step(step: Step, values: list[Any], start: int) -> None:
         step.fn(*args, **kwargs, out=tuple([values[register] for register in step.outs]))
         return
     result = step.fn(*args, **kwargs)
-    if len(step.results) == 1:
-        values[step.results[0]] = result
-    elif step.results:
-        check_count(result, step.call)
-        for register, value in zip(step.results, result, strict=True):
-            values[register] = value
-    else:
-        check_nothing(result, step.call)
+    check_results(result, step.call)
+    for register, value in zip(step.results, result if len(step.results) > 1 else [result]):  # noqa: B905 -- of none, nothing is kept
+        values[register] = value
