@@ -43,11 +43,8 @@ class Elementwise:
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return the typing by rows of the result, if there is one."""
         cut = self._cut_inputs(call)
-        if any(node.meta is None for node in cut):
-            return _of_opaque(call, cut, known)
-        tokens = {kind for kind in known if isinstance(kind, Unknown)}
-        if tokens:
-            return _of_unknown(call, cut, known, tokens)
+        if any(node.meta is None for node in cut) or any(isinstance(k, Unknown) for k in known):
+            return _of_rows(call, cut, known)
         is_whole = call.fn in (np.power, operator.pow) and _has_few_exponents(call)
         if is_whole or not all(is_in_order(node.data) for node in cut):
             return ()
@@ -211,26 +208,6 @@ def _by_rows(shapes: tuple[Shape | None, ...], outputs: int) -> tuple[Typing, ..
     return (Typing(inputs, (ROWS,) * outputs, shape[0]),)
 
 
-def _of_unknown(
-    call: Call, cut: Sequence[Node], known: Sequence[SplitType | None], tokens: set[Unknown]
-) -> Iterator[Typing]:
-    """Yield the typing of inputs of which some have pieces of unknown lengths."""
-    if len(tokens) > 1 or not cut:
-        return
-    (token,) = tokens
-    ndim = max(len(_shape_of(node)) for node in cut)
-    inputs: list[SplitType] = []
-    for node, kind in zip(call.inputs, known, strict=True):
-        shape = _shape_of(node)
-        if kind == token and len(shape) == ndim:
-            inputs.append(token)
-        elif kind is None and (len(shape) < ndim or shape[0] == 1):
-            inputs.append(broadcast)
-        else:
-            return
-    yield Typing(tuple(inputs), (token,) * len(call.outputs), None)
-
-
 @dataclass(frozen=True)
 class OfEqualAxes:
     """An elementwise function of pieces, some undeclared: it must not broadcast rows."""
@@ -250,28 +227,37 @@ class OfEqualAxes:
         return self.fn(*args, **kwargs)
 
 
-def _of_opaque(
+def _of_rows(
     call: Call, cut: Sequence[Node], known: Sequence[SplitType | None]
 ) -> Iterator[Typing]:
-    """Yield the typing of inputs of which some are results that an annotation does not declare."""
-    rows = next((kind for kind in known if kind is not None), None)
-    if not isinstance(rows, Unknown) and rows != ROWS:
+    """Yield the typing of inputs some of which the stage makes with rows that nobody has counted.
+
+    Or they are results that an annotation does not declare: these meet rows or numbers only.
+    """
+    kinds = {kind for kind in known if kind is not None}
+    rows = next(iter(kinds), None)
+    if len(kinds) > 1 or not (isinstance(rows, Unknown) or rows == ROWS):
         return
-    inputs: list[SplitType] = []
+    is_opaque = any(node.meta is None for node in cut)
+    ndim = max(len(node.meta.shape) for node in cut if node.meta) if not is_opaque else 0
     lengths: set[int | None] = set()
+    inputs: list[SplitType] = []
     for node, kind in zip(call.inputs, known, strict=True):
+        shape = () if node.meta is None else node.meta.shape
         is_rows = kind is not None
-        if kind is None and node in cut and not (node.meta is not None and node.meta.shape == ()):
-            if node.meta is None or isinstance(rows, Unknown) or node.data is None:
+        if is_rows and len(shape) < ndim:
+            return
+        if not is_rows and node in cut and (node.meta is None or shape):
+            is_rows = is_opaque and rows == ROWS and node.meta is not None and node.data is not None
+            lengths |= {shape[0]} if is_rows else set()
+            if not is_rows and (is_opaque or (len(shape) == ndim and shape[0] != 1)):
                 return
-            lengths.add(node.meta.length)
-            is_rows = True
         inputs.append(rows if is_rows else broadcast)
     if len(lengths) <= 1:
         keys = tuple([key for key, each in zip(call.keys, inputs, strict=True) if each == rows])
-        length = next(iter(lengths), None)
+        fn = OfEqualAxes(call.fn, keys) if is_opaque else None
         outputs: tuple[SplitType, ...] = (rows,) * len(call.outputs)
-        yield Typing(tuple(inputs), outputs, length, OfEqualAxes(call.fn, keys), is_checked=True)
+        yield Typing(tuple(inputs), outputs, next(iter(lengths), None), fn, is_checked=is_opaque)
 
 
 def _shape_of(value: Any) -> Shape:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -117,19 +117,14 @@ class CallTypes:
         if cut is None or self._loses_changes(call, cut[0]):
             return
         inputs, outputs = cut
-        triples = list(zip(call.inputs, inputs, known, strict=True))
-        if any(have is None and isinstance(kind, Unknown) for _, kind, have in triples):
+        pairs = list(zip(inputs, known, strict=True))
+        if any(have is None and isinstance(kind, Unknown) for kind, have in pairs):
             return  # an array beside the rows of a filter
-        lengths = {
-            _length_of(node, kind, call)
-            for node, kind, have in triples
-            if have is None and not isinstance(kind, Broadcast | Unknown)
-        }
-        if any(not isinstance(kind, Broadcast) for kind in inputs) and len(lengths) <= 1:
-            length = next(iter(lengths), None)
-            if length != 0:
-                fn = _piece_function(call, inputs, outputs)
-                yield Typing(inputs, outputs, length, fn, is_checked=True)
+        lengths = _lengths(call, inputs, known)
+        is_cut = any(not isinstance(kind, Broadcast) for kind in inputs)
+        if is_cut and len(lengths) <= 1 and 0 not in lengths:
+            fn = _piece_function(call, inputs, outputs)
+            yield Typing(inputs, outputs, next(iter(lengths), None), fn, is_checked=True)
 
     def _cut(
         self, call: Call, known: tuple[SplitType | None, ...]
@@ -162,14 +157,14 @@ class CallTypes:
 
     def _loses_changes(self, call: Call, inputs: tuple[SplitType, ...]) -> bool:
         """Return whether an argument that is changed is cut into copies, or overlaps another."""
-        for node, kind in zip(call.inputs, inputs, strict=True):
-            if node not in call.writes:
-                continue
+        pairs = list(zip(call.inputs, inputs, strict=True))
+        for node, kind in pairs:
             is_array = isinstance(node.data, np.ndarray)
-            if isinstance(kind, Broadcast) or (isinstance(kind, Axis) and not is_array):
-                return True
-            others = zip(call.inputs, inputs, strict=True)
-            if is_array and any(_overlap(node, kind, *other) for other in others):
+            if node in call.writes and (
+                isinstance(kind, Broadcast)
+                or (isinstance(kind, Axis) and not is_array)
+                or any(is_array and _overlap(node, kind, *other) for other in pairs)
+            ):
                 return True
         return False
 
@@ -178,12 +173,9 @@ class CallTypes:
         rows = tuple([self._row(call, kind) for kind in self.returns])
         if any(rows) and not isinstance(call.fn, Declared):
             call.fn = Declared(call.fn, rows)
-        cut = self._cut(call, (None,) * len(call.inputs))
-        lengths = {
-            _length_of(node, kind, call)
-            for node, kind in zip(call.inputs, cut[0] if cut else (), strict=True)
-            if not isinstance(kind, Broadcast | Unknown)
-        }
+        nothing = (None,) * len(call.inputs)
+        cut = self._cut(call, nothing)
+        lengths = _lengths(call, cut[0], nothing) if cut else set()
         length = lengths.pop() if len(lengths) == 1 else None
         return tuple([row and ArrayMeta((length, *row[0]), row[1], exact=False) for row in rows])
 
@@ -201,9 +193,8 @@ def _piece_function(
     call: Call, inputs: tuple[SplitType, ...], outputs: tuple[SplitType, ...]
 ) -> Callable[..., Any] | None:
     """Return what is called with pieces, if some may have no rows and results combine them."""
-    given = (*enumerate(call.args), *call.kwargs.items())
-    keys = [key for key, value in given if isinstance(value, Node)]
-    counted = [key for key, kind in zip(keys, inputs, strict=True) if isinstance(kind, Unknown)]
+    pairs = zip(call.keys, inputs, strict=True)
+    counted = [key for key, kind in pairs if isinstance(kind, Unknown)]
     if not counted or not outputs or not all(kind.combines for kind in outputs):
         return None
     return OfSomeRows(first_step(call.fn, outputs), tuple(counted), len(outputs))
@@ -233,6 +224,16 @@ def _concrete(kind: AnyType, generics: Mapping[str, SplitType], node: Node | Non
     return kind
 
 
+def _lengths(call: Call, inputs: Sequence[SplitType], known: Sequence[Any]) -> set[int | None]:
+    """Return the numbers of items of inputs that the stage has not made."""
+    triples = zip(call.inputs, inputs, known, strict=True)
+    return {
+        _length_of(node, kind, call)
+        for node, kind, have in triples
+        if have is None and not isinstance(kind, Broadcast | Unknown)
+    }
+
+
 def _length_of(node: Node, kind: SplitType, call: Call) -> int | None:
     """Return the number of items of an input; ``None`` if it is not known yet."""
     if not node.is_here:
@@ -241,15 +242,12 @@ def _length_of(node: Node, kind: SplitType, call: Call) -> int | None:
         return None
     try:
         length = operator.index(kind.length(node.data))
+        if length < 0:
+            raise ValueError(f"its length returned {length}")
     except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise AnnotationError(
             f"{call.name} has an argument of type {type(node.data).__name__}, which is annotated "
-            f"as {kind!r} but has no length by it ({error}); correct the annotation, or pass "
-            "another value"
+            f"as {kind!r} but has no number of items by it ({error}); correct the annotation, or "
+            "pass another value"
         ) from error
-    if length < 0:
-        raise AnnotationError(
-            f"{type(kind).__name__}.length returned {length} for an argument of {call.name}; it "
-            "must return a number of items"
-        )
     return length

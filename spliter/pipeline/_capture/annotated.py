@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from types import MethodType
 from typing import Any
@@ -92,12 +92,9 @@ def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:
         return as_argument(computed(value), graph)
     if value is None or np.isscalar(value) or (isinstance(value, np.ndarray) and not value.ndim):
         return value
-    if isinstance(kind, Mut):
-        node = source(value)
-    else:
-        value = as_argument(computed(value), graph)
-        node = value if isinstance(value, Node) else source(value)
     inner = kind.type if isinstance(kind, Mut) else kind
+    given = value if isinstance(kind, Mut) else as_argument(computed(value), graph)
+    node = given if isinstance(given, Node) else source(given)
     node.type = inner if isinstance(inner, SplitType) else None
     return node
 
@@ -120,10 +117,6 @@ def splittable(
         ``Rows(dtype=, shape=)``, dtype and shape are known before it runs.
     **types : SplitType
         Types of its parameters, by name; the others are passed whole, as ``broadcast``.
-
-    Returns
-    -------
-    callable
 
     Raises
     ------
@@ -196,8 +189,7 @@ def _annotated(fn: Callable[..., Any], types: Mapping[str, Any], returns: Any) -
     if isinstance(returns, tuple) and len(returns) < 2:
         raise AnnotationError(
             f"{name} is annotated with returns={returns!r}, and a tuple has two types or more; "
-            f"pass returns={returns[0] if returns else None!r}, and let the function return the "
-            "result itself"
+            "pass the type itself, or None"
         )
     results = () if returns is None else returns if isinstance(returns, tuple) else (returns,)
     likes = [kind.like for kind in results if isinstance(kind, Rows) and kind.like is not None]
@@ -237,15 +229,10 @@ def _check_result(name: str, kind: Any, results: int) -> None:
 
 def _check_type(name: str, kind: Any) -> None:
     """Refuse what is no split type, or has no hash."""
-    if not isinstance(kind, SplitType | Generic):
+    is_type = isinstance(kind, SplitType | Generic)
+    if not (is_type and isinstance(kind, Hashable)):
+        what = "has no hash" if is_type else "is not a split type there"
         raise AnnotationError(
-            f"{name} is annotated with {kind!r}, which is not a split type there; pass Rows(), "
-            "broadcast, or another one of spliter.pipeline"
+            f"{name} is annotated with {kind!r}, which {what}; pass Rows(), broadcast, or a frozen "
+            "dataclass that is derived from SplitType"
         )
-    try:
-        hash(kind)
-    except TypeError as error:
-        raise AnnotationError(
-            f"{name} is annotated with {kind!r}, which has no hash ({error}); make its class a "
-            "dataclass with frozen=True and parameters that have one"
-        ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
 import numpy as np
@@ -26,7 +26,9 @@ from spliter.pipeline._capture.array_calls import (
 from spliter.pipeline._capture.capture import (
     CLASSES,
     CONSTANTS,
+    SLICE,
     capture,
+    fix,
     plain,
     refused,
     rewrapped,
@@ -38,7 +40,7 @@ _PAIRS: Final = (
     "add:add sub:subtract mul:multiply truediv:true_divide floordiv:floor_divide mod:remainder "
     "pow:power matmul:matmul and:bitwise_and or:bitwise_or xor:bitwise_xor lshift:left_shift "
     "rshift:right_shift eq:equal ne:not_equal lt:less le:less_equal gt:greater ge:greater_equal "
-    "neg:negative pos:positive abs:absolute invert:invert"
+    "neg:negative pos:positive abs:absolute invert:invert divmod:divmod"
 )
 _UFUNCS: Final = dict(pair.split(":") for pair in _PAIRS.split())
 """Operators of Python and the ufuncs that they call."""
@@ -135,20 +137,9 @@ class LazyArray(LazyValue):
         """Number of axes."""
         return len(self._meta.shape)
 
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements."""
-        return self.size * self.itemsize
+    size = property(lambda self: math.prod(self.shape), doc="Number of elements.")
+    itemsize = property(lambda self: self.dtype.itemsize, doc="Bytes of an element.")
+    nbytes = property(lambda self: self.size * self.itemsize, doc="Bytes of the elements.")
 
     def __len__(self) -> int:
         """Return the extent along the first axis."""
@@ -156,15 +147,12 @@ class LazyArray(LazyValue):
 
     def __iter__(self) -> Iterator[Any]:
         """Return an iterator of rows."""
-        return self._rows(range(len(self)))
+        compute(self)  # else errors rise in a generator, which takes a StopIteration for its own
+        return (self[at] for at in range(len(self)))
 
     def __reversed__(self) -> Iterator[Any]:
         """Return an iterator of rows from the last one."""
-        return self._rows(reversed(range(len(self))))
-
-    def _rows(self, numbers: Iterable[int]) -> Iterator[Any]:
-        compute(self)  # else errors rise in a generator, which takes a StopIteration for its own
-        return (self[at] for at in numbers)
+        return iter(self[::-1])
 
     def __getattr__(self, name: str) -> Any:
         """Return a method of arrays, captured if it is annotated, or evaluate an attribute."""
@@ -187,8 +175,11 @@ class LazyArray(LazyValue):
         if meta.shape and not meta.is_known and not self._node.is_here:
             axes = written_out(key, self.ndim)
             if has_all_rows(axes):
-                picks = capture(picked, (self, axes), {}, PICKED)
-                return self._sliced(picks) if is_basic(key) else picks
+                found = capture(picked, (self, axes), {}, PICKED)
+                if is_basic(key):
+                    fix([self])
+                    found._fixed = SLICE
+                return found
         return plain(operator.getitem, (self, key), {})
 
     def _is_mask_of_rows(self, key: Any) -> bool:
@@ -196,11 +187,6 @@ class LazyArray(LazyValue):
             return False
         shape = key._meta.shape if isinstance(key, LazyArray) else key.shape
         return self._meta.shape[:1] == shape
-
-    def _sliced(self, found: Any) -> Any:
-        self._fixed = self._fixed or "a value of which a slice has been taken"
-        found._fixed = "a slice of another value"
-        return found
 
     def _operate(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Capture an operator, but leave operands their own: sparse arrays have products."""
@@ -248,12 +234,6 @@ class LazyArray(LazyValue):
             return plain(np.ndarray.copy, (self, order), {})
         return capture(np.copy, (self,), {"order": order}, ELEMENTWISE)
 
-    def __divmod__(self, other: Any) -> Any:
-        return np.divmod(self, other)
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return np.divmod(other, self)
-
     def __copy__(self) -> Any:
         """Return a copy."""
         return self.copy(order="K")
@@ -265,7 +245,7 @@ _USUAL: Final = {int, float, np.ndarray, LazyArray, LazyValue}
 """Most frequent classes of operands: arrays of objects are refused later."""
 
 for _name in _UFUNCS:
-    _by = getattr(operator, f"__{_name}__")
+    _by = getattr(operator, f"__{_name}__", divmod)
     setattr(LazyValue, f"__{_name}__", lambda self, *rest, by=_by: self._operate(by, self, *rest))
     setattr(LazyValue, f"__r{_name}__", lambda self, other, by=_by: self._operate(by, other, self))
     setattr(LazyValue, f"__i{_name}__", lambda self, other, by=_by: self._change(by, other))

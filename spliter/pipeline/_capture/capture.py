@@ -16,6 +16,8 @@ from spliter.pipeline._calls.metas import is_array
 from spliter.pipeline._calls.sites import Site
 from spliter.pipeline._capture.lazy import Lazy, compute, computed, lazies_in
 
+SLICE: Final = "a slice of another value"
+
 MAX_PENDING: Final = 10_000
 """Most calls that wait, each in some 2 kB; longer programs are evaluated on the way."""
 
@@ -129,11 +131,12 @@ def rewrapped(result: Any, given: Sequence[Lazy]) -> Any:
             return result
         return result._make(items) if hasattr(result, "_make") else type(result)(items)
     if not isinstance(result, CONSTANTS):  # it may hold their memory, as iterators do
-        _fix(given)
+        fix(given)
     return result
 
 
-def _fix(values: Sequence[Lazy]) -> None:
+def fix(values: Sequence[Lazy]) -> None:
+    """Let values not be changed in place: in NumPy, others share their memory."""
     for each in values:
         each._fixed = each._fixed or "a value of which a slice has been taken"
 
@@ -143,9 +146,8 @@ def _as_lazy(array: Any, given: Sequence[Lazy]) -> Any:
     if shared and not array.flags.writeable:
         with contextlib.suppress(ValueError):  # the program must not change it, its caller may
             array.flags.writeable = any(each._node.data.flags.writeable for each in shared)
-    _fix(shared)
-    fixed = "a slice of another value" if shared else ""
-    return wrap(source(array), given[0]._graph.root(), fixed)
+    fix(shared)
+    return wrap(source(array), given[0]._graph.root(), SLICE if shared else "")
 
 
 def _shares(data: Any, array: Any) -> bool:
