@@ -28,13 +28,13 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     Returns
     -------
     str
-        For each stage the calls with their lines, the number of items, the batch and the driver,
-        and the lines that needed a value before the function returned.
+        For each stage its calls with their lines, items, batch and driver, and the lines that
+        needed a value before the function returned.
 
     Raises
     ------
     InvalidArgumentError
-        For a Split: stages are those of one partition. Pass the rows of one instead.
+        For a Split: pass rows like those of a partition instead.
 
     Examples
     --------

@@ -5,26 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from spliter.pipeline._calls.calls import Annotation
-
-
-class FunctionAnnotation(Annotation, Protocol):
-    """How a function of NumPy may be cut, in the calls of which that is known."""
-
-    data: tuple[str | int, ...]  # arguments that are cut
-    positional: int  # number of the first arguments, which a call must have
-    options: frozenset[str]  # the other arguments that a call may have
-
 
 def arguments_of(
-    fn: Callable[..., Any],
-    annotation: FunctionAnnotation,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    fn: Callable[..., Any], annotation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Return the arguments of a call as its annotation reads them; ``None`` if it reads no such.
 
@@ -54,7 +41,7 @@ def arguments_of(
     return positional, {name: _as_array(annotation, name, each) for name, each in others.items()}
 
 
-def _as_array(annotation: FunctionAnnotation, at: str | int, value: Any) -> Any:
+def _as_array(annotation: Any, at: str | int, value: Any) -> Any:
     """Return an array in place of a list that is cut."""
     is_list = type(value) in (list, tuple) and at in annotation.data
     return np.asarray(value) if is_list else value

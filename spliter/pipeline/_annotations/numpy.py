@@ -12,7 +12,6 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from spliter.pipeline._annotations.arguments import FunctionAnnotation
 from spliter.pipeline._annotations.elementwise import (
     ROWS,
     Elementwise,
@@ -248,16 +247,13 @@ _MERGEABLE: Final[tuple[Any, ...]] = (
     *(np.add, np.multiply, np.logical_or, np.logical_and),
     *(np.bitwise_or, np.bitwise_and, np.bitwise_xor),
 )
-"""Ufuncs that merge what they have reduced."""
-
 _EXTREMES: Final[tuple[Any, ...]] = (np.minimum, np.maximum, np.fmin, np.fmax)
 
 _OF_FIRST: Final[tuple[Any, ...]] = (
     *(np.sinc, np.i0, np.fix, np.isneginf, np.isposinf, np.isreal, np.iscomplex),
 )
-"""Functions of the elements of their argument."""
 
-FUNCTIONS: Final[Mapping[Any, FunctionAnnotation]] = {
+FUNCTIONS: Final[Mapping[Any, Along | Elementwise]] = {
     # Reductions.
     np.sum: _reduce(np.add),
     np.prod: _reduce(np.multiply),

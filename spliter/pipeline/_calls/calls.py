@@ -74,12 +74,9 @@ class Node:
         self.data = data
         self.call = call
         self.meta = meta
-        self.lazy: weakref.ref[Any] | None = None
-        """The lazy value that the program sees; dead if the program has dropped it."""
-        self.rows: Any = None
-        """Where its rows are, if they are at the partitions of a Split."""
-        self.type: SplitType | None = None
-        """Of an argument of an annotated function: its type, which knows the bytes of a value."""
+        self.lazy: weakref.ref[Any] | None = None  # that the program sees, as long as it holds it
+        self.rows: Any = None  # where these are, if at the partitions of a Split
+        self.type: SplitType | None = None  # annotated, which knows the bytes of a value
 
     @property
     def is_held(self) -> bool:

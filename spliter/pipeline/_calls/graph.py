@@ -62,16 +62,17 @@ class Graph:
                 f"{Site.of_caller()} uses a value of a pipeline that has failed at {place}; "
                 "no other value of it can be used, so call the pipeline again"
             ) from error
+        what = ""
         if self.is_running:
-            raise InvalidArgumentError(
-                f"{Site.of_caller()} uses a lazy value in a function that runs on pieces, and it "
-                "is no argument of that; pass it as an argument that is broadcast"
+            what = (
+                "in a function that runs on pieces, and it is no argument of that; pass it as one"
             )
-        if self._thread != threading.get_ident():
-            raise InvalidArgumentError(
-                f"{Site.of_caller()} uses a lazy value in a thread that is not that of the body of "
-                "the pipeline; pass numpy.asarray of it to the thread"
+        elif self._thread != threading.get_ident():
+            what = (
+                "in a thread that is not that of the body; pass numpy.asarray of it to the thread"
             )
+        if what:
+            raise InvalidArgumentError(f"{Site.of_caller()} uses a lazy value {what}")
 
     def evaluate(self, wanted: Iterable[Node] | None = None) -> None:
         """Run what some values follow from, or all that the program still holds.

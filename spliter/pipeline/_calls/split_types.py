@@ -72,16 +72,11 @@ class SplitType:
 
         Of an argument that is changed in place it must be one.
         """
-        raise AnnotationError(
-            f"{type(self).__name__} has no method split; define split(self, value, start, stop)"
-        )
+        raise AnnotationError(f"{type(self).__name__} has no method split; define it")
 
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Return one value with the items of all pieces, in order."""
-        raise AnnotationError(
-            f"{type(self).__name__} has no method merge; define merge(self, pieces), or annotate "
-            "the result with another type"
-        )
+        raise AnnotationError(f"{type(self).__name__} has no method merge; define it")
 
 
 class Axis(SplitType):
@@ -149,7 +144,7 @@ class Rows(Axis):
     """Arrays, frames, sparse matrices and lists, cut by rows; equal to ``Axis(0)``.
 
     As a result it may declare what is known before the call runs. What is not declared is opaque:
-    it can be passed on to annotated functions and operators, and its shape and dtype evaluate.
+    it can be passed on to annotated functions and operators; its shape and dtype evaluate.
 
     Parameters
     ----------
@@ -297,14 +292,10 @@ def mut(type: SplitType | Generic) -> Mut:
     return Mut(type)
 
 
-def share_of(value: Any, kind: SplitType | None = None) -> float:
-    """Return how large a value is: 1 if it is the largest one whose calls run at once."""
-    if hasattr(type(value), "iloc") and (kind is None or isinstance(kind, Axis)):
-        return len(value) / MAX_PLAIN_ROWS
-    if kind is None and not hasattr(value, "__len__"):
-        return 0.0
+def nbytes_of(value: Any, kind: SplitType) -> int:
+    """Return the approximate bytes of a value."""
     try:
-        return (kind or axis(0)).nbytes(value) / plain_nbytes()
+        return int(kind.nbytes(value))
     except Exception as error:
         raise AnnotationError(
             f"{kind!r} gives no number of bytes of a value: {error}; correct its methods nbytes "
@@ -312,6 +303,14 @@ def share_of(value: Any, kind: SplitType | None = None) -> float:
         ) from error
 
 
+def share_of(value: Any, kind: SplitType | None = None) -> float:
+    """Return how large a value is: 1 if it is the largest one whose calls run at once."""
+    if hasattr(type(value), "iloc") and (kind is None or isinstance(kind, Axis)):
+        return len(value) / MAX_PLAIN_ROWS
+    is_sized = kind is not None or hasattr(value, "__len__")
+    return nbytes_of(value, kind or axis(0)) / plain_nbytes() if is_sized else 0.0
+
+
 def item_nbytes(type: SplitType, value: Any) -> float:
     """Return the bytes of one item of a value."""
-    return float(type.nbytes(value) / max(type.length(value), 1))
+    return nbytes_of(value, type) / max(type.length(value), 1)

@@ -80,10 +80,8 @@ def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         raise refused(f"calls {fn.__name__}, which changes its first argument", NEW_VALUE)
     args = tuple(map(known, args))
     kwargs = {name: known(each) for name, each in kwargs.items()}
-    if fn in (np.shape, np.size) and len(args) == 1 and not kwargs:
+    if fn in (np.shape, np.size, np.ndim) and len(args) == 1 and not kwargs:
         return getattr(args[0], fn.__name__)
-    if fn in _OF_METAS and all(map(_has_meta, args)) and not kwargs:
-        return fn(*map(_empty, args))
     annotation = FUNCTIONS.get(fn)
     operands = (*args, *kwargs.values())
     if annotation is None or not all(map(is_operand, operands)) or any(map(_is_empty, operands)):
@@ -100,17 +98,3 @@ def _is_empty(value: Any) -> bool:
     """Return whether an array has no elements: many functions refuse it."""
     meta = value._node.meta if isinstance(value, Lazy) else None
     return meta is not None and 0 in meta.shape
-
-
-def _has_meta(value: Any) -> bool:
-    return not isinstance(value, Lazy) or value._node.meta is not None
-
-
-def _empty(value: Any) -> Any:
-    """Return an array without rows like a lazy one; any other value unchanged."""
-    meta = value._node.meta if isinstance(value, Lazy) else None
-    return value if meta is None else meta.empty
-
-
-_OF_METAS: Final = (np.ndim, np.result_type, np.common_type, np.isrealobj, np.iscomplexobj)
-"""Functions of dtypes and numbers of axes."""

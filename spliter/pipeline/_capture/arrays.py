@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import operator
@@ -173,9 +174,9 @@ class LazyArray(LazyValue):
         if self._is_mask_of_rows(key):
             return capture(filtered, (self, key), {}, FILTERED)
         if meta.shape and not meta.is_known and not self._node.is_here:
-            axes = written_out(key, self.ndim)
-            if has_all_rows(axes):
-                found = capture(picked, (self, axes), {}, PICKED)
+            keys = copy.deepcopy(computed(key if isinstance(key, tuple) else (key,)))
+            if has_all_rows(keys, self.ndim):
+                found = capture(picked, (self, keys), {}, PICKED)
                 if is_basic(key):
                     fix([self])
                     found._fixed = SLICE
@@ -262,31 +263,20 @@ def _check_room(function: Callable[..., Any], old: LazyArray, other: Any, new: L
         )
     if new.dtype != old.dtype:
         change = getattr(operator, f"__i{_name_of(function)}__")
-        example = other if not isinstance(other, LazyArray) else np.ones(1, other.dtype)
+        example = np.ones(1, other.dtype) if isinstance(other, LazyValue) else other
         with np.errstate(all="ignore"):  # raises, if the result has a dtype of another kind
             change(np.ones((1,) * max(old.ndim, np.ndim(example)), old.dtype), example)
 
 
-def written_out(key: Any, ndim: int) -> tuple[Any, ...]:
-    """Return an index with slices in place of an ellipsis, and copies of lists in it."""
-    keys = computed(key if isinstance(key, tuple) else (key,))
-    if sum(each is Ellipsis for each in keys) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
-    at = next((at for at, each in enumerate(keys) if each is Ellipsis), len(keys))
-    rest = ndim - sum(each is not None and each is not Ellipsis for each in keys)
-    keys = (*keys[:at], *[slice(None)] * rest, *keys[at + 1 :])
-    lists = (list, np.ndarray)
-    return tuple(
-        [np.array(k, None if len(k) else int) if isinstance(k, lists) else k for k in keys]
-    )
-
-
-def has_all_rows(axes: tuple[Any, ...]) -> bool:
+def has_all_rows(keys: tuple[Any, ...], ndim: int) -> bool:
     """Return whether an index chooses all rows, and of each row the same elements."""
-    first, *others = axes
-    lists = [each for each in others if isinstance(each, np.ndarray)]
-    rest = tuple([each for each in others if not isinstance(each, np.ndarray)])
-    return isinstance(first, slice) and first == slice(None) and is_basic(rest) and len(lists) < 2
+    first, *others = keys
+    lists = [each for each in others if isinstance(each, list | np.ndarray)]
+    rest = tuple([each for each in others if not isinstance(each, list | np.ndarray)])
+    if first is Ellipsis and sum(each is not None for each in others) >= ndim:
+        return False
+    is_all = first is Ellipsis or (isinstance(first, slice) and first == slice(None))
+    return is_all and Ellipsis not in rest and is_basic(rest) and len(lists) < 2
 
 
 def is_basic(key: Any) -> bool:

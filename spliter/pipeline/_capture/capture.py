@@ -43,12 +43,11 @@ def refused(what: str, advice: str) -> InvalidArgumentError:
 
 def graph_of(lazies: Sequence[Lazy]) -> Graph:
     """Return one graph for the lazy values of a call, after merging those of this process."""
-    graph = lazies[0]._graph.root()
-    for each in lazies[1:]:
-        other = each._graph.root()
-        if other is not graph and not (graph.is_over_split or other.is_over_split):
+    graph, *others = dict.fromkeys([each._graph.root() for each in lazies])
+    for other in others:
+        if not (graph.is_over_split or other.is_over_split):
             graph.absorb(other)
-        elif other is not graph and graph.is_over_split and other.is_over_split:
+        elif graph.is_over_split and other.is_over_split:
             raise refused(
                 "combines values of pipelines over several Splits",
                 "return them, and split the collections together: split(x, y)",

@@ -75,20 +75,15 @@ def wrapped(value: Any, graph: Graph, made: dict[int, Any]) -> Any:
 
 def settled(value: Any, value_of: Callable[[Lazy], Any] = compute) -> Any:
     """Return what the body returns, without lazy values; its own lists and dicts are changed."""
-    return _settled(value, value_of, set())
-
-
-def _settled(value: Any, value_of: Callable[[Lazy], Any], seen: set[int]) -> Any:
     if isinstance(value, Lazy):
         return value_of(value)
     if isinstance(value, CallersList | CallersDict):
         return value.given
     if isinstance(value, tuple):
-        items = [_settled(item, value_of, seen) for item in value]
+        items = [settled(item, value_of) for item in value]
         return value if all(map(operator.is_, items, value)) else with_items(value, items)
-    if type(value) in (list, dict) and id(value) not in seen:
-        seen.add(id(value))
+    if type(value) in (list, dict):
         for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
-            if (found := _settled(item, value_of, seen)) is not item:
+            if (found := settled(item, value_of)) is not item:
                 value[key] = found
     return value

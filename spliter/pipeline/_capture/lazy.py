@@ -84,20 +84,13 @@ def lazies_in(value: Any) -> list[Lazy]:
     """Return the lazy values in a value, also in lists, tuples, dicts and slices."""
     if isinstance(value, Lazy):
         return [value]
-    return _lazies_in(value, set()) if isinstance(value, _MAY_HOLD) else []
-
-
-def _lazies_in(value: Any, seen: set[int]) -> list[Lazy]:
-    if isinstance(value, Lazy) or id(value) in seen:
-        return [value] if isinstance(value, Lazy) else []
-    seen.add(id(value))
-    items = value
+    items: Any = value if isinstance(value, list | tuple) else ()
     if isinstance(value, dict):
-        items = list(value.values())
+        items = value.values()
     elif isinstance(value, slice):
         items = value.start, value.stop, value.step
     held = [item for item in items if isinstance(item, _MAY_HOLD)]  # few of many numbers
-    return [each for item in held for each in _lazies_in(item, seen)]
+    return [each for item in held for each in lazies_in(item)]
 
 
 def computed(value: Any, by: str = "") -> Any:

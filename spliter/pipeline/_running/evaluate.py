@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import functools
 import operator
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, cast
@@ -95,14 +94,10 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
     for (_, _, node), collector in zip(program.results, collectors, strict=True):
         call = cast(Call, node.call)
         place = f"{call.place}, items 0 to {program.length}"
-        with _noted(place), recorder.errstate(call, functools.partial(_same, call)):
+        with _noted(place), recorder.errstate(call, lambda call=call: call):
             node.finish(collector.finish())
     for node, array in program.allocated:
         node.finish(array)
-
-
-def _same(call: Call) -> Call:
-    return call
 
 
 @contextlib.contextmanager

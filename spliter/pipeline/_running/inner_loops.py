@@ -30,9 +30,6 @@ from spliter._llvm import compile_function, is_installed
 MOST_OPERANDS: Final = 8
 """Inputs and results of a call; ufuncs of NumPy have at most 4, SciPy's of one argument 5."""
 
-LOOPS: Final = 1024
-"""Inner loops that are remembered."""
-
 CAPSULE: Final = b"numpy_1.24_ufunc_call_info"
 """Name of the layout that NumPy gives to what it returns; another one is refused."""
 
@@ -180,7 +177,7 @@ def runner() -> Runner | None:
     return run
 
 
-@functools.lru_cache(LOOPS)
+@functools.lru_cache(1024)
 def loop_of(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Loop | None:
     """Return the inner loop of a ufunc; ``None`` if it has none that runs without the lock."""
     try:

@@ -25,30 +25,24 @@ from spliter.pipeline._options import Options
 from spliter.pipeline._planning.stages import Stage
 
 MAX_BATCH_NBYTES: Final = 2**23
-"""Bytes of the live pieces of a batch of calls in Python. Threads in Python hand the interpreter
-lock to each other at every call, so fewer calls on pieces from the level-3 cache are faster: with
-batches of 4, 8, 16, 32, 64 and 128 thousand items, 512 KiB of level-2 cache and 2 threads,
-Black-Scholes (96 bytes per item) took 434, 325, 290, 271, 268 and 268 ms. Functions that are
-annotated as a whole have temporaries that nobody counts: with pieces of 4, 8 and 16 MiB densities
-of sea water took 134, 157 and 186 ms, shallow water 402, 306 and 286 ms."""
+"""Bytes of the live pieces of a batch of calls in Python. Threads hand the interpreter lock to each
+other at every call, so fewer calls on pieces from the level-3 cache are faster: with batches of 4,
+8, 16, 32, 64 and 128 thousand items and 512 KiB of level-2 cache Black-Scholes (96 bytes per item)
+took 434, 325, 290, 271, 268 and 268 ms. Annotated functions have temporaries that nobody counts:
+with 4, 8 and 16 MiB densities of sea water took 134, 157 and 186 ms."""
 
 COMPILED_SHARE: Final = 1.0
-"""Bytes of the live pieces of a batch of compiled calls, in level-2 caches. With batches of 1/8,
-1/4, 1/2, 1, 2, 4 and 8 caches of 1 MiB, 2 threads took 13.5, 11.2, 10.0, 9.6, 11.7, 12.7 and 13.0
-ms for ten additions."""
+"""Bytes of the live pieces of a batch of compiled calls, in level-2 caches: with 1/8, 1/4, 1/2, 1,
+2, 4 and 8 of them ten additions took 13.5, 11.2, 10.0, 9.6, 11.7, 12.7 and 13.0 ms."""
 
 MAX_TEMPORARY_NBYTES: Final = 2**21
 """Most bytes of the temporaries of a thread."""
 
-LEAST_FRAME_ROWS: Final = 2**18
-MOST_FRAME_ROWS: Final = 2**20
-"""Rows of a batch with frames. A call of pandas takes some 50 us on any number of rows, and holds
-the interpreter lock: with 1/8, 1/4, 1/2 and 1 million rows, 2 threads took 131, 89, 62 and 54 ms
-for the index of crimes."""
-
-MOST_FRAME_THREADS: Final = 4
-"""Threads of batches with frames, unless more are asked for: they wait for the interpreter lock.
-With 2, 4, 8 and 16 threads the names of babies took 241, 166, 211 and 342 ms."""
+LEAST_FRAME_ROWS, MOST_FRAME_ROWS, MOST_FRAME_THREADS = 2**18, 2**20, 4
+"""Rows of a batch with frames, and threads unless more are asked for. A call of pandas takes some
+50 us on any number of rows, and holds the interpreter lock: with 1/8, 1/4, 1/2 and 1 million rows
+the index of crimes took 131, 89, 62 and 54 ms; with 2, 4, 8 and 16 threads the names of babies 241,
+166, 211 and 342 ms."""
 
 
 class Step(NamedTuple):
@@ -83,20 +77,16 @@ class Program:
     cuts: list[tuple[int, SplitType, Any]] = field(default_factory=list)
     scratch: list[Scratch] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    # Registers whose pieces are collected, by split type.
     results: list[tuple[int, SplitType, Node]] = field(default_factory=list)
-    """Registers whose pieces are collected, by split type."""
-
+    # Results that the calls write straight into an array.
     allocated: list[tuple[Node, Any]] = field(default_factory=list)
-    """Results that the calls write straight into an array."""
-
+    # Whether items are rows of frames.
     has_frames: bool = False
-    """Whether items are rows of frames."""
-
+    # Bytes of an item of all pieces that are live at a time.
     item_nbytes: float = 0.0
-    """Bytes of an item of all pieces that are live at a time."""
-
+    # Bytes of an item of those that are neither sources nor results.
     temporary_nbytes: float = 0.0
-    """Bytes of an item of those that are neither sources nor results."""
 
     def threads(self, options: Options) -> int:
         """Return how many threads run batches."""
