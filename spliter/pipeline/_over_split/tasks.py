@@ -30,6 +30,7 @@ def run_pass(partition: Partition, program: Program, options: Options, *passes: 
     if options.threads == "auto":  # the engine runs one task per core
         options = replace(options, threads=1)
     token = CURRENT.set(options)
+    calls: _Calls | None = None
     try:
         for at, (index, block) in enumerate(partition.items()):
             values = dict(
@@ -38,7 +39,9 @@ def run_pass(partition: Partition, program: Program, options: Options, *passes: 
             values.update({number: passes[p][output][at] for p, output, number in program.carried})
             start = 0 if starts is None else int(starts[at])
             with _noted(f" of block {index}"):
-                found = _run_block(program, values, start)
+                if calls is None or not calls.fits(values):
+                    calls = _Calls(program, values, start)
+                found = calls.run(values)
                 for kept, blocks in zip(program.rows, rows, strict=True):
                     blocks.append(_checked(found[kept.number], kept, count_rows(members_of(block))))
             for (number, _), parts in zip(program.reductions, runs, strict=True):
@@ -60,18 +63,41 @@ def _noted(where: str) -> Iterator[None]:
         raise
 
 
-def _run_block(program: Program, values: dict[int, Any], start: int) -> dict[int, Any]:
-    """Run the calls of a pass on the block at a row; return what is wanted, by its number."""
-    nodes: dict[int, Node] = {at: source(each) for at, each in {**program.wholes, **values}.items()}
-    calls: list[Call] = []
-    for each in program.calls:
-        fn = each.fn
-        if each.takes_start:
-            fn = Step(functools.partial(_at, start, fn), fn.__name__)
-        calls.append(each.call(nodes, fn))
-    wanted = {*[kept.number for kept in program.rows], *[at for at, _ in program.reductions]}
-    run_calls(calls, {nodes[at] for at in wanted}, CURRENT.get())
-    return {at: nodes[at].data for at in wanted}
+class _Calls:
+    """The calls of a pass, made for one block, and used again for others of the same shapes."""
+
+    def __init__(self, program: Program, values: dict[int, Any], start: int) -> None:
+        self.program = program
+        self.kinds = list(map(_kind, values.values()))
+        both = {**program.wholes, **values}
+        self.nodes: dict[int, Node] = {at: source(each) for at, each in both.items()}
+        self.calls: list[Call] = []
+        for each in program.calls:
+            fn = each.fn
+            if each.takes_start:
+                fn = Step(functools.partial(_at, start, fn), fn.__name__)
+            self.calls.append(each.call(self.nodes, fn))
+        self.made = [(n, c, n.meta) for c in self.calls for _, n in c.live_outputs()]
+
+    def fits(self, values: dict[int, Any]) -> bool:
+        """Return whether the calls are the same for another block."""
+        takes_start = any(each.takes_start for each in self.program.calls)
+        return not takes_start and self.kinds == list(map(_kind, values.values()))
+
+    def run(self, values: dict[int, Any]) -> dict[int, Any]:
+        """Run the calls; return what is wanted, by its number."""
+        for at, value in values.items():
+            self.nodes[at].data = value
+        for node, call, meta in self.made:
+            node.data, node.call, node.meta = None, call, meta
+        program = self.program
+        wanted = {*[kept.number for kept in program.rows], *[at for at, _ in program.reductions]}
+        run_calls(self.calls, {self.nodes[at] for at in wanted}, CURRENT.get())
+        return {at: self.nodes[at].data for at in wanted}
+
+
+def _kind(value: Any) -> tuple[Any, ...]:
+    return type(value), getattr(value, "shape", None), getattr(value, "dtype", None)
 
 
 def _at(first: int, partial: Any, *args: Any, start: int = 0, **kwargs: Any) -> Any:
