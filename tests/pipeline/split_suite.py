@@ -139,7 +139,8 @@ class SplitSuite:
         def run() -> Any:
             collection = self.deliver(make, differing.NBLOCKS)
             with split(collection, partitions_per_location=1) as parts:
-                return self.settled(pipeline(body)(parts), expected)
+                found = pipeline(body)(parts)
+                return self.gathered(found) if refusal else self.settled(found, expected)
 
         refusal = differing.KINDS[kind][name].refusal
         body = differing.identity if refusal and changed == 0 else differing.BODIES[kind]
