@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib
-import inspect
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from spliter._errors import InvalidArgumentError
 from spliter._split import Split
-from spliter._task_checks import check_task_function, name_of
+from spliter._task_checks import check_task_function
 from spliter.pipeline._annotations import functions_of
 from spliter.pipeline._calls.calls import source
 from spliter.pipeline._calls.metas import is_array, is_frame
@@ -60,11 +58,6 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
     ...     standardized(np.array([1.0, 2.0, 3.0]))
     array([-1.22474487,  0.        ,  1.22474487])
     """
-    if inspect.isgeneratorfunction(fn):
-        raise InvalidArgumentError(
-            f"{name_of(fn)} is a generator function, which has no point of return; return a list "
-            "instead"
-        )
     check_task_function(fn, "a pipeline")
     small = [0.0]  # the largest share of arguments of which all values were small
 

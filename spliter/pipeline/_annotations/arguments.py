@@ -11,17 +11,11 @@ import numpy as np
 
 
 def arguments_of(
-    fn: Callable[..., Any], annotation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    fn: Callable[..., Any], annotation: Any, args: Any, kwargs: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Return the arguments of a call as its annotation reads them; ``None`` if it reads no such.
 
-    Examples
-    --------
-    >>> from spliter.pipeline._annotations.numpy import FUNCTIONS
-    >>> arguments_of(np.sum, FUNCTIONS[np.sum], ("array", 0), {"keepdims": True})
-    (('array',), {'axis': 0, 'keepdims': True})
-    >>> arguments_of(np.sum, FUNCTIONS[np.sum], ("array",), {"initial": 1}) is None
-    True
+    The first ones come by position, and the others by name, without those that are the default.
     """
     if len(args) == annotation.positional and not kwargs:
         return tuple(_as_array(annotation, *each) for each in enumerate(args)), kwargs

@@ -13,9 +13,7 @@ import numpy as np
 from spliter._errors import AnnotationError
 from spliter.pipeline._calls.calls import Call, Node, Typing, UnforeseenResultError
 from spliter.pipeline._calls.metas import DTYPES, ArrayMeta, Meta, Shape
-from spliter.pipeline._calls.split_types import SplitType, Unknown, axis, broadcast
-
-ROWS: Final = axis(0)
+from spliter.pipeline._calls.split_types import ROWS, SplitType, Unknown, broadcast
 
 CONTIGUOUS_ONLY: Final = frozenset({np.isnan, np.isfinite, np.isinf, np.signbit})
 """Ufuncs that, with NumPy 2.4, leave items of ``out`` unwritten over which they pass in strides."""
@@ -121,15 +119,7 @@ def _try_example(call: Call) -> Any:
 
 @functools.lru_cache(CACHED)
 def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
-    """Return the shape of the result of an elementwise function.
-
-    Examples
-    --------
-    >>> broadcast_shape(((4, 1), (3,)))
-    (4, 3)
-    >>> broadcast_shape(((None, 3), (3,)))
-    (None, 3)
-    """
+    """Return the shape of the result of an elementwise function."""
     distinct = set(shapes)
     if len(distinct) == 1:
         return shapes[0]
@@ -225,7 +215,7 @@ def _of_rows(
     Or they are results that an annotation does not declare: these meet rows or numbers only.
     """
     kinds = {kind for kind in known if kind is not None}
-    rows = next(iter(kinds), None)
+    rows = next(iter(kinds), broadcast)
     if len(kinds) > 1 or not (isinstance(rows, Unknown) or rows == ROWS):
         return
     is_opaque = any(node.meta is None for node in cut)
@@ -246,7 +236,7 @@ def _of_rows(
     if len(lengths) <= 1:
         keys = tuple([key for key, each in zip(call.keys, inputs, strict=True) if each == rows])
         fn = OfEqualAxes(call.fn, keys) if is_opaque else None
-        outputs: tuple[SplitType, ...] = (rows,) * len(call.outputs)
+        outputs = (rows,) * len(call.outputs)
         yield Typing(tuple(inputs), outputs, next(iter(lengths), None), fn, is_checked=is_opaque)
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from spliter.pipeline._annotations.elementwise import (
-    ROWS,
     Elementwise,
     is_in_order,
     meta_by_example,
@@ -21,7 +20,7 @@ from spliter.pipeline._annotations.elementwise import (
 from spliter.pipeline._calls.calls import Call, Node, Typing, UnforeseenResultError
 from spliter.pipeline._calls.metas import ArrayMeta, Meta
 from spliter.pipeline._calls.reductions import Nothing, Reduction
-from spliter.pipeline._calls.split_types import SplitType, Unknown
+from spliter.pipeline._calls.split_types import ROWS, SplitType, Unknown
 
 
 class Along:
@@ -31,15 +30,14 @@ class Along:
     data: tuple[str | int, ...] = (0,)
     positional = 1
 
-    def __init__(self, options: str, reduction: Reduction, default: int | None = None) -> None:
+    def __init__(self, options: str, reduction: Reduction) -> None:
         self.options = frozenset({"axis", *options.split()})
         self.reduction = reduction
-        self.default = default
 
     def axes(self, call: Call) -> tuple[int, ...]:
         """Return the axes, from 0 on; raises if the array has no such axis."""
         ndim = len(_shape(call))
-        axis = call.kwargs.get("axis", self.default)
+        axis = call.kwargs.get("axis")
         if axis is None:
             return tuple(range(ndim))
         try:
@@ -55,7 +53,12 @@ class Along:
         if len(call.inputs) > 1 or not (is_unknown or (kind == ROWS and length)):
             return
         is_own = 0 in self.axes(call)
-        if is_own and self.reduction.takes_start and is_unknown and not kind.has_positions:
+        if (
+            is_own
+            and self.reduction.takes_start
+            and isinstance(kind, Unknown)
+            and not kind.has_positions
+        ):
             return
         if is_in_order(call.inputs[0].data):
             yield Typing((kind,), (self.reduction if is_own else kind,), length)
@@ -80,11 +83,10 @@ def _reduce(
     finish: Callable[[Any], Any] | None = None,
     *,
     options: str = "dtype keepdims",
-    default: int | None = None,
     takes_start: bool = False,
 ) -> Along:
     kind = Reduction(partial, merge, finish, takes_start=takes_start, commutative=True)
-    return Along(options, kind, default)
+    return Along(options, kind)
 
 
 @dataclass(frozen=True)
@@ -239,15 +241,9 @@ def _extreme_partial(fn: Callable[..., Any], a: Any, *args: Any, **kwargs: Any) 
     return call() if a.size else Nothing(call)
 
 
-def _extreme(fn: Callable[..., Any], ufunc: np.ufunc, default: int | None = None) -> Along:
-    return _reduce(ufunc, functools.partial(_extreme_partial, fn), default=default)
+def _extreme(fn: Callable[..., Any], ufunc: np.ufunc) -> Along:
+    return _reduce(ufunc, functools.partial(_extreme_partial, fn))
 
-
-_MERGEABLE: Final[tuple[Any, ...]] = (
-    *(np.add, np.multiply, np.logical_or, np.logical_and),
-    *(np.bitwise_or, np.bitwise_and, np.bitwise_xor),
-)
-_EXTREMES: Final[tuple[Any, ...]] = (np.minimum, np.maximum, np.fmin, np.fmax)
 
 _OF_FIRST: Final[tuple[Any, ...]] = (
     *(np.sinc, np.i0, np.fix, np.isneginf, np.isposinf, np.isreal, np.iscomplex),
@@ -269,9 +265,6 @@ FUNCTIONS: Final[Mapping[Any, Along | Elementwise]] = {
     np.std: _reduce(_var_merge, _var_partial, _std_finish, options="keepdims ddof"),
     np.argmin: _arg(np.argmin, np.less),
     np.argmax: _arg(np.argmax, np.greater),
-    # Methods of ufuncs, along the first axis by default.
-    **{each.reduce: _reduce(each, default=0) for each in _MERGEABLE},
-    **{each.reduce: _extreme(each.reduce, each, 0) for each in _EXTREMES},
     # Element by element.
     **dict.fromkeys(_OF_FIRST, Elementwise((0,))),
     **dict.fromkeys((np.round, np.around), Elementwise((0,), "decimals")),
@@ -288,4 +281,4 @@ FUNCTIONS: Final[Mapping[Any, Along | Elementwise]] = {
     np.searchsorted: Elementwise((1,), "side sorter", positional=2),
     np.roll: Roll("shift", Reduction(merge=max)),
 }
-"""By what NumPy passes to ``__array_function__``, and by methods ``reduce`` of ufuncs."""
+"""By what NumPy passes to ``__array_function__``."""

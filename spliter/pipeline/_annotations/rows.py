@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from spliter.pipeline._calls.calls import Call, Node, Typing
 from spliter.pipeline._calls.metas import ArrayMeta, Meta
-from spliter.pipeline._calls.split_types import SplitType, Unknown, axis
+from spliter.pipeline._calls.split_types import ROWS, SplitType, Unknown
 
 MOST_CALLS: Final = 2**48
 """More than a process can make: the results of one are numbered beyond it."""
@@ -25,10 +25,10 @@ class Filtered:
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return the typing by rows, if those of value and mask match."""
-        kinds = {*known} - {None}
-        kind = next(iter(kinds), axis(0))
+        kinds = {kind for kind in known if kind is not None}
+        kind = next(iter(kinds), ROWS)
         lengths = {_length(node) for node, have in zip(call.inputs, known, strict=True) if not have}
-        is_cut = not lengths if isinstance(kind, Unknown) else kind == axis(0)
+        is_cut = not lengths if isinstance(kind, Unknown) else kind == ROWS
         if is_cut and len(kinds) <= 1 and len(lengths) <= 1 and 0 not in lengths:
             made = Unknown(token_of(call.inputs[1], call))
             yield Typing((kind, kind), (made,), next(iter(lengths), None))
@@ -47,8 +47,8 @@ class Picked:
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return the typing by rows."""
-        kind, length = known[0] or axis(0), _length(call.inputs[0])
-        if length != 0 and (isinstance(kind, Unknown) or kind == axis(0)):
+        kind, length = known[0] or ROWS, _length(call.inputs[0])
+        if length != 0 and (isinstance(kind, Unknown) or kind == ROWS):
             yield Typing((kind,), (kind,), length)
 
 

@@ -117,8 +117,8 @@ class Call:
     def __init__(
         self,
         fn: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        args: Any,
+        kwargs: Any,
         annotation: Annotation,
         writes: tuple[Node, ...] = (),
     ) -> None:

@@ -140,6 +140,9 @@ def axis(number: int) -> Axis:
     return Axis(number)
 
 
+ROWS: Final = axis(0)
+
+
 class Rows(Axis):
     """Arrays, frames, sparse matrices and lists, cut by rows; equal to ``Axis(0)``.
 

@@ -33,9 +33,7 @@ from spliter.pipeline._capture.containers import wrapped
 from spliter.pipeline._capture.lazy import Lazy, compute, computed, lazies_in
 
 
-def capture_annotated(
-    annotated: Annotated, graph: Graph | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def capture_annotated(annotated: Annotated, graph: Graph | None, args: Any, kwargs: Any) -> Any:
     """Capture a call of an annotated function."""
     found = lazies_in((args, kwargs))
     graph = graph_of(found) if graph is None or found else graph
@@ -160,9 +158,7 @@ def annotated_of(fn: Callable[..., Any]) -> Annotated | None:
     return replace(annotated, fn=bound, signature=inspect.signature(bound))
 
 
-def captured(
-    fn: Callable[..., Any], graph: Graph, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def captured(fn: Callable[..., Any], graph: Graph, args: Any, kwargs: Any) -> Any:
     """Run a function on lazy arguments; return what it returns, not evaluated."""
     made: dict[int, Any] = {}
     lazies = tuple([wrapped(each, graph, made) for each in args])

@@ -48,14 +48,10 @@ def as_array(value: Any) -> Any:
     return np.asarray(value) if type(value) in (list, tuple) else value
 
 
-def capture_ufunc(
-    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Capture a call of a ufunc or of its method ``reduce``, or run it on evaluated arguments."""
+def capture_ufunc(ufunc: np.ufunc, method: str, inputs: Any, kwargs: Any) -> Any:
+    """Capture a call of a ufunc, or run it or one of its methods on evaluated arguments."""
     check_out(ufunc, kwargs)
     fn = ufunc if method == "__call__" else getattr(ufunc, method)
-    if method == "reduce":
-        return capture_function(fn, inputs, kwargs)
     inputs = tuple(map(known, inputs))
     is_usual = fn is ufunc and isinstance(ufunc, np.ufunc) and not ufunc.signature  # not Numba's
     if not is_usual or kwargs.keys() - {"dtype", "casting"} or not all(map(is_operand, inputs)):
@@ -73,7 +69,7 @@ def check_out(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
         raise refused(f"calls {name} with out=, which changes an array in place", NEW_VALUE)
 
 
-def capture_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def capture_function(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Capture a call of an annotated function of NumPy, or run it on evaluated arguments."""
     check_out(fn, kwargs)
     if fn in _CHANGING:

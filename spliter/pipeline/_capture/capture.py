@@ -71,12 +71,7 @@ def as_argument(value: Any, graph: Graph) -> Any:
     return value
 
 
-def capture(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    annotation: Annotation,
-) -> Any:
+def capture(fn: Callable[..., Any], args: Any, kwargs: Any, annotation: Annotation) -> Any:
     """Add a call to the graph of its arguments."""
     given = (*args, *kwargs.values()) if kwargs else args
     graph = graph_of([each for each in given if isinstance(each, Lazy)])
@@ -112,7 +107,7 @@ def _with_number(value: Lazy) -> Any:
     return node.data
 
 
-def plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def plain(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Evaluate the arguments of a call that is not captured, and run it."""
     given = lazies_in((args, kwargs))
     name = str(getattr(fn, "__name__", fn))

@@ -47,7 +47,7 @@ for _kind, _base, _names in (
 ):
     for _name in ("__setitem__", "__delitem__", *_names.split()):
         setattr(_kind, _name, _refusing(_name))
-    _kind.__reduce_ex__ = lambda self, _, base=_base: (base, (base(self),))  # type: ignore[method-assign, misc, assignment]
+    _kind.__reduce_ex__ = lambda self, _, base=_base: (base, (base(self),))  # type: ignore[method-assign, misc]
 
 
 def wrapped(value: Any, graph: Graph, made: dict[int, Any]) -> Any:

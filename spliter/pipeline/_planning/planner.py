@@ -109,7 +109,7 @@ def _fitting(stage: Stage, call: Call) -> Typing | None:
 
 
 def why_not(stage: Stage, call: Call) -> str:
-    """Say why a call cannot be part of a stage."""
+    """Say why a call cannot be part of a stage that has run before."""
     for node in call.inputs:
         kind = stage.made.get(node)
         if kind is not None and kind.combines:

@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from spliter.pipeline._annotations.elementwise import CACHED, ROWS, dtype_of
+from spliter.pipeline._annotations.elementwise import CACHED, dtype_of
+from spliter.pipeline._calls.split_types import ROWS
 from spliter.pipeline._running.inner_loops import (
     InnerCall,
     Loop,

@@ -77,7 +77,7 @@ def _free(made: Sequence[Node], remaining: Sequence[Call]) -> None:
 
 def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> None:
     program = None if stage.is_whole else compile_stage(stage)
-    batches = program and Batches(program, options)
+    batches = None if program is None else Batches(program, options)
     if (trace := TRACE.get()) is not None:
         trace.append((stage, batches))
     if program is None or batches is None:
@@ -94,7 +94,7 @@ def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> Non
     for (_, _, node), collector in zip(program.results, collectors, strict=True):
         call = cast(Call, node.call)
         place = f"{call.place}, items 0 to {program.length}"
-        with _noted(place), recorder.errstate(call, lambda call=call: call):
+        with _noted(place), recorder.errstate(call, lambda call=call: call):  # type: ignore[misc]
             node.finish(collector.finish())
     for node, array in program.allocated:
         node.finish(array)

@@ -10,11 +10,12 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from spliter._cache import cache_nbytes
-from spliter.pipeline._annotations.elementwise import CONTIGUOUS_ONLY, ROWS
+from spliter.pipeline._annotations.elementwise import CONTIGUOUS_ONLY
 from spliter.pipeline._calls.calls import Call, Node, Typing
 from spliter.pipeline._calls.metas import ArrayMeta
 from spliter.pipeline._calls.reductions import first_step
 from spliter.pipeline._calls.split_types import (
+    ROWS,
     Axis,
     Broadcast,
     SplitType,

@@ -63,16 +63,13 @@ class Batches:
 
     def _raise(self) -> None:
         """Raise the first failure, or what is no error of a call, such as Ctrl-C."""
-        failures, self._failures = self._failures, []  # tracebacks would refer to this object
         error, call, start, stop = min(
-            failures, key=lambda each: (isinstance(each[0], Exception), each[2])
+            self._failures, key=lambda each: (isinstance(each[0], Exception), each[2])
         )
+        self._failures = []  # whose tracebacks refer to this object
         if isinstance(error, Exception):
             error.add_note(f"{call.place}, items {start} to {stop}")
-        try:
-            raise error
-        finally:
-            del error, failures
+        raise error
 
     def _work(self, collectors: Sequence[Pieces], recorder: WarningRecorder) -> None:
         """Run batches until there are no more."""
