@@ -129,6 +129,15 @@ def test_aligned_collections_are_as_many_arguments() -> None:
         same(np.concatenate(pipeline(lambda x: x + 1)(x=parts)), TABLE + 1)
 
 
+def test_blocks_of_the_second_collection_are_checked_too() -> None:
+    masked = blocks(WEIGHTS)
+    masked[4] = np.ma.masked_greater(masked[4], 1.5)
+    with split(blocks(TABLE), masked) as parts:
+        for body in (lambda x, w: x * w[:, None], lambda x, w: w.mean(), lambda x, w: x[w > 1.5]):
+            with pytest.raises(InvalidArgumentError, match="mask"):
+                pipeline(body)(parts)
+
+
 def test_arguments_that_are_returned_are_their_own_blocks() -> None:
     own = blocks(TABLE)
     with split(own, blocks(WEIGHTS)) as parts:

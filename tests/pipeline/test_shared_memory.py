@@ -67,7 +67,11 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "copy": lambda x: x.copy(),
     "rolled": lambda x: np.roll(x, 1),
     "where": lambda x: np.where(x > 3, x, 0),
-    "first of a list": np.atleast_2d,
+    "two axes": np.atleast_2d,
+    "iterated": lambda x: next(iter(x)),
+    "broadcast": lambda x: np.broadcast_to(x, (2, 8, 3)),
+    "strided": lambda x: np.lib.stride_tricks.as_strided(x, (2, 3)),
+    "memory": lambda x: np.asarray(memoryview(np.asarray(x))),
 }
 
 

@@ -252,9 +252,10 @@ TOTAL = "200000.0"
     [
         ("with_pending_calls", [TOTAL, TOTAL]),
         ("after_a_run", [TOTAL, TOTAL]),
+        ("in_a_batch", ["ForkedError", TOTAL]),
     ],
 )
-def test_forks_get_the_right_values(scenario: str, written: list[str]) -> None:
+def test_forks_get_the_right_values_or_an_error(scenario: str, written: list[str]) -> None:
     command = [sys.executable, "-W", "ignore", str(PROGRAM), scenario]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert sorted(ended.stdout.split()) == sorted(written)

@@ -1,16 +1,18 @@
-"""Fork in and after a pipeline; both processes write what they get."""
+"""Fork in, during and after a pipeline; both processes write what they get."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from spliter.pipeline import options, pipeline
+from spliter.pipeline import Rows, options, pipeline, splittable
 
 N = 100_000
 
@@ -53,6 +55,24 @@ def with_pending_calls() -> None:
 def after_a_run() -> None:
     write(lambda: total(np.ones(N)))
     fork(lambda: total(np.ones(N)))
+
+
+def in_a_batch() -> None:
+    parent = os.getpid()
+    children: list[int] = []
+
+    def forking(x: Any) -> Any:
+        if threading.current_thread() is threading.main_thread() and not children:
+            children.append(os.fork())
+        time.sleep(0.001)  # let the other thread have batches, too
+        return x * 2
+
+    doubled = pipeline(splittable(forking, x=Rows(), returns=Rows()))
+    signal.alarm(30)
+    write(lambda: float(doubled(np.ones(N)).sum()))
+    if os.getpid() != parent:
+        os._exit(0)
+    os.waitpid(children[0], 0)
 
 
 if __name__ == "__main__":
