@@ -43,49 +43,6 @@ class Annotated:
 
 
 @dataclass(frozen=True)
-class Declared:
-    """A function whose results have the declared rows."""
-
-    fn: Callable[..., Any]
-    rows: tuple[tuple[Shape, np.dtype[Any]] | None, ...]
-
-    @property
-    def __name__(self) -> str:
-        """Name of the function."""
-        return str(getattr(self.fn, "__name__", self.fn))
-
-    @property
-    def first_step(self) -> Declared:
-        """What is called with pieces."""
-        return Declared(getattr(self.fn, "first_step", self.fn), self.rows)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function, and check its results."""
-        result = self.fn(*args, **kwargs)
-        if len(self.rows) == 1:
-            return self._checked(result, self.rows[0])
-        if not isinstance(result, tuple | list) or len(result) != len(self.rows):
-            return result  # an error that says how many results there are
-        return tuple(map(self._checked, result, self.rows))
-
-    def _checked(self, value: Any, row: tuple[Shape, np.dtype[Any]] | None) -> Any:
-        if row is None:
-            return value
-        shape, dtype = row
-        if type(value) is np.ndarray and value.ndim and not len(value):
-            return np.empty((0, *[extent or 0 for extent in shape]), dtype)
-        if type(value) is np.ndarray and value.dtype == dtype and value.shape[1:] == shape:
-            return value
-        found = f"the type {type(value).__name__}"
-        if isinstance(value, np.ndarray):
-            found += f" of {value.dtype} and rows of shape {value.shape[1:]}"
-        raise AnnotationError(
-            f"{self.__name__} returned {found}, and its annotation declares an ndarray of {dtype} "
-            f"and rows of shape {shape}; correct returns="
-        )
-
-
-@dataclass(frozen=True)
 class OfSomeRows:
     """A function that combines rows: it is not called for a piece without rows."""
 
@@ -169,10 +126,8 @@ class CallTypes:
         return False
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return what is declared, and let the function check it; nothing is called."""
-        rows = tuple([self._row(call, kind) for kind in self.returns])
-        if any(rows) and not isinstance(call.fn, Declared):
-            call.fn = Declared(call.fn, rows)
+        """Return what is declared; nothing is called."""
+        rows = [self._row(call, kind) for kind in self.returns]
         nothing = (None,) * len(call.inputs)
         cut = self._cut(call, nothing)
         lengths = _lengths(call, cut[0], nothing) if cut else set()

@@ -30,6 +30,10 @@ class ArrayMeta(NamedTuple):
         """Number of rows, if known."""
         return self.shape[0] if self.shape else None
 
+    def is_like(self, array: Any) -> bool:
+        """Return whether an array has the dtype and the shape of a row."""
+        return bool(array.dtype == self.dtype and array.shape[1:] == self.shape[1:])
+
     @property
     def empty(self) -> Any:
         """An array like it without rows; a number if it has no axes."""

@@ -19,7 +19,7 @@ from spliter.pipeline._planning.planner import ALL_SMALL, next_stage, why_not
 from spliter.pipeline._planning.stages import Stage
 from spliter.pipeline._running.program import compile_stage
 from spliter.pipeline._running.recorded_warnings import WarningRecorder
-from spliter.pipeline._running.results import Arrays, Pieces, check_results
+from spliter.pipeline._running.results import Arrays, Pieces, check_declared, check_results
 from spliter.pipeline._running.runner import Batches
 
 TRACE: Final[contextvars.ContextVar[list[tuple[Stage, Batches | None] | str] | None]] = (
@@ -119,7 +119,10 @@ def _run_whole(call: Call, recorder: WarningRecorder) -> None:
         check_results(result, call)
     for number, node in call.live_outputs():
         found = result[number] if len(call.outputs) > 1 else result
-        node.finish(found if call.annotation.scratch else _own(found, call))
+        if not call.annotation.scratch:
+            check_declared(node.meta, found, call.place)
+            found = _own(found, call)
+        node.finish(found)
 
 
 def _own(result: Any, call: Call) -> Any:

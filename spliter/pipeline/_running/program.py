@@ -12,7 +12,7 @@ import numpy as np
 from spliter._cache import cache_nbytes
 from spliter.pipeline._annotations.elementwise import CONTIGUOUS_ONLY
 from spliter.pipeline._calls.calls import Call, Node, Typing
-from spliter.pipeline._calls.metas import ArrayMeta
+from spliter.pipeline._calls.metas import ArrayMeta, Meta
 from spliter.pipeline._calls.reductions import first_step
 from spliter.pipeline._calls.split_types import (
     ROWS,
@@ -57,7 +57,7 @@ class Step(NamedTuple):
     takes_start: bool  # the call gets the position of the first item
     call: Call
     last_used: tuple[int, ...]  # results of earlier calls that no later step needs
-    checked: tuple[tuple[int, Axis], ...]  # results that must have as many items as the batch
+    checked: tuple[tuple[int, SplitType, Meta], ...]  # results of users, and what they declare
 
 
 class Scratch(NamedTuple):
@@ -188,12 +188,13 @@ class _Compiler:
             self.at[node] = results[number]
             if not outs:
                 self._allocate(node, typing.outputs[number])
-        checked: tuple[tuple[int, Axis], ...] = ()
+        checked: list[tuple[int, SplitType, Meta]] = []
         if typing.is_checked:
-            pairs = zip(results, typing.outputs, strict=True)
-            checked = tuple([(at, kind) for at, kind in pairs if isinstance(kind, Axis)])
+            metas = {number: node.meta for number, node in live}
+            triples = enumerate(zip(results, typing.outputs, strict=True))
+            checked = [(at, kind, metas.get(number)) for number, (at, kind) in triples]
         self.program.steps.append(
-            Step(fn, args, kwargs, results, outs, takes_start, call, (), checked)
+            Step(fn, args, kwargs, results, outs, takes_start, call, (), tuple(checked))
         )
 
     def _allocate(self, node: Node, kind: SplitType) -> None:
@@ -228,34 +229,27 @@ class _Compiler:
 
     def _outs(self, call: Call, typing: Typing, live: list[tuple[int, Node]]) -> tuple[int, ...]:
         """Return registers of arrays into which a ufunc writes its results."""
-        if not isinstance(call.fn, np.ufunc) or len(live) < len(call.outputs):
+        is_ufunc = isinstance(call.fn, np.ufunc) and len(live) == len(call.outputs)
+        nodes = [node for _, node in live]
+        if not is_ufunc or typing.outputs[0] != ROWS or not self.kept_inputs.isdisjoint(nodes):
             return ()
-        pairs = [(node, cast(Axis, typing.outputs[number])) for number, node in live]
-        if not all(self._can_be_out(*pair) for pair in pairs):
+        metas = [cast(ArrayMeta, node.meta) for node in nodes if node.meta and node.meta.exact]
+        if len(metas) < len(nodes) or (len(metas[0].shape) > 1 and call.fn in CONTIGUOUS_ONLY):
             return ()
-        return tuple([self._out(*pair) for pair in pairs])
+        return tuple([self._out(*pair) for pair in zip(nodes, metas, strict=True)])
 
-    def _can_be_out(self, node: Node, kind: SplitType) -> bool:
-        meta, call = node.meta, cast(Call, node.call)
-        if meta is None or not meta.exact or kind != ROWS or node in self.kept_inputs:
-            return False
-        return len(meta.shape) == 1 or call.fn not in CONTIGUOUS_ONLY
-
-    def _out(self, node: Node, kind: Axis) -> int:
-        meta = cast(ArrayMeta, node.meta)
+    def _out(self, node: Node, meta: ArrayMeta) -> int:
         shape = cast(tuple[int, ...], meta.shape)
         if node in self.stored:
             result = np.empty(shape, meta.dtype)
             self.program.allocated.append((node, result))
-            return self._cut(result, kind)
+            return self._cut(result, ROWS)
         free = self.free.setdefault((meta.dtype, shape), [])
-        if free:
-            register = free.pop()
-        else:
-            register = self._register()
-            self.program.scratch.append(Scratch(register, shape, meta.dtype))
-            self.program.add_temporary(_expected_nbytes(node, kind))
-        self.slot_of[node] = free, register
+        if not free:
+            free.append(self._register())
+            self.program.scratch.append(Scratch(free[0], shape, meta.dtype))
+            self.program.add_temporary(_expected_nbytes(node, ROWS))
+        self.slot_of[node] = free, (register := free.pop())
         return register
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from spliter._errors import AnnotationError
 from spliter.pipeline._calls.calls import Call
+from spliter.pipeline._calls.metas import Meta
 from spliter.pipeline._calls.split_types import Axis, SplitType
 
 
@@ -80,6 +81,20 @@ def check_results(result: Any, call: Call) -> None:
             f"{call.place} returned {found} results, such as a {type(result).__name__}, and its "
             f"annotation names {count}; correct returns=, or let it return nothing"
         )
+
+
+def check_declared(meta: Meta, value: Any, name: str) -> None:
+    """Raise if a result is not what its annotation declares."""
+    is_array = type(value) is np.ndarray and value.ndim
+    if meta is None or (is_array and (not len(value) or meta.is_like(value))):
+        return
+    found = f"the type {type(value).__name__}"
+    if isinstance(value, np.ndarray):
+        found += f" of {value.dtype} and rows of shape {value.shape[1:]}"
+    raise AnnotationError(
+        f"{name} returned {found}, and its annotation declares an ndarray of {meta.dtype} and rows "
+        f"of shape {meta.shape[1:]}; correct returns="
+    )
 
 
 def check_length(kind: SplitType, piece: Any, expected: int, name: str) -> None:

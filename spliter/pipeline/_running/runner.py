@@ -12,12 +12,13 @@ from typing import Any
 
 from spliter._errors import ForkedError
 from spliter.pipeline._calls.calls import Call
+from spliter.pipeline._calls.split_types import Axis
 from spliter.pipeline._options import Options
 from spliter.pipeline._running.compiled import Group, driver_of, groups_of
 from spliter.pipeline._running.inner_loops import addresses_of
 from spliter.pipeline._running.program import Program, Step, allocate
 from spliter.pipeline._running.recorded_warnings import WarningRecorder
-from spliter.pipeline._running.results import Pieces, check_length, check_results
+from spliter.pipeline._running.results import Pieces, check_declared, check_length, check_results
 
 
 class Batches:
@@ -104,8 +105,10 @@ def _run_group(
         for step in group.steps[done:]:
             thread.call = step.call
             _run_step(step, thread.values, start)
-            for register, kind in step.checked:
-                check_length(kind, thread.values[register], stop - start, step.call.place)
+            for register, kind, meta in step.checked:
+                check_declared(meta, thread.values[register], step.call.place)
+                if isinstance(kind, Axis):
+                    check_length(kind, thread.values[register], stop - start, step.call.place)
             for register in step.last_used:
                 thread.values[register] = None
 
