@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -50,15 +50,13 @@ class Elementwise:
         return _by_rows(shapes, len(call.outputs))
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return the broadcast shape, and the dtype that the function gives for one element."""
+        """Return the broadcast shape, and the dtypes that the function gives for one element."""
         cut = self._cut_inputs(call)
         if any(node.meta is None for node in cut):
-            return (None,)
+            return (None,) * getattr(call.fn, "nout", 1)
         shape = broadcast_shape(tuple(map(_shape_of, cut)))
-        try:
-            return (meta_by_example(call, shape),)
-        except (TypeError, ValueError):  # the values of the example are arbitrary
-            raise UnforeseenResultError from None
+        exact = all(node.meta is not None and node.meta.exact for node in call.inputs)
+        return tuple([ArrayMeta(shape, dtype, exact) for dtype in dtypes_of(call)])
 
     def _cut_inputs(self, call: Call) -> Sequence[Node]:
         if not self.data:
@@ -90,33 +88,6 @@ def is_in_order(data: Any) -> bool:
     return not (has_gaps and (data.dtype.kind == "c" or data.dtype == np.float16))
 
 
-class Ufunc(Elementwise):
-    """Ufuncs without a signature, called as functions."""
-
-    def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return the broadcast shape and the dtypes that the ufunc resolves."""
-        if any(node.meta is None for node in call.inputs):
-            return (None,) * cast(np.ufunc, call.fn).nout
-        operands = [each.meta if isinstance(each, Node) else dtype_of(each) for each in call.args]
-        options = call.kwargs.get("casting"), call.kwargs.get("dtype")
-        if any(type(each) is int and not 0 <= each < 128 for each in call.args):
-            _try_example(call)  # raises, if a dtype cannot hold it
-        try:
-            return _metas_of_ufunc(call.fn, tuple(operands), *options)
-        except TypeError:
-            results = _try_example(call)
-            # Dtypes with parameters, such as dates.
-            shape = broadcast_shape(tuple(map(_shape_of, call.inputs)))
-            results = results if isinstance(results, tuple) else (results,)
-            return tuple(ArrayMeta(shape, each.dtype, exact=False) for each in results)
-
-
-def _try_example(call: Call) -> Any:
-    """Run a ufunc on arrays of one element; raises what the plain program raises."""
-    with np.errstate(all="ignore"):
-        return call.fn(*map(example_of, call.args), **call.kwargs)
-
-
 @functools.lru_cache(CACHED)
 def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
     """Return the shape of the result of an elementwise function."""
@@ -137,39 +108,52 @@ def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
     return tuple(result)
 
 
-def example_of(value: Any) -> Any:
-    """Return an array of one element like a value; the value itself if it is no pending array."""
-    if not isinstance(value, Node) or not isinstance(value.meta, ArrayMeta):
-        return value.data if isinstance(value, Node) else value
-    return np.ones((1,) * len(value.meta.shape), value.meta.dtype)
+def dtypes_of(call: Call) -> tuple[np.dtype[Any], ...]:
+    """Return the dtypes of results, which are those for arrays of one element."""
+    args = tuple(map(_example, call.args))
+    kwargs = [(name, _example(each)) for name, each in call.kwargs.items()]
+    has_hash = all(isinstance(each, Hashable) for each in (*args, *[each for _, each in kwargs]))
+    find = _dtypes if has_hash else _dtypes.__wrapped__
+    return find(call.fn, args, tuple(kwargs))
 
 
-def meta_by_example(call: Call, shape: Shape) -> ArrayMeta:
-    """Return a meta with the dtype that a call gives for arrays of one element."""
-    args, kwargs = call.filled(example_of)
-    kwargs.pop("ddof", None)  # one element has no variance, of which there is a warning
-    with np.errstate(all="ignore"):
-        dtype = np.asarray(call.fn(*args, **kwargs)).dtype
-    exact = all(isinstance(node.meta, ArrayMeta) and node.meta.exact for node in call.inputs)
-    return ArrayMeta(shape, dtype, exact)
+class _Like(NamedTuple):
+    """What the dtype of a result depends on: axes and dtype of an array, type of a number."""
+
+    ndim: int | None
+    dtype: Any
+
+    @property
+    def example(self) -> Any:
+        """An array of one element, or the number one."""
+        return self.dtype(1) if self.ndim is None else np.ones((1,) * self.ndim, self.dtype)
+
+
+def _example(value: Any) -> Any:
+    if isinstance(value, Node):
+        return value.data if value.meta is None else _Like(len(value.meta.shape), value.meta.dtype)
+    is_any = type(value) in (float, complex) or (type(value) is int and 0 <= value < 128)
+    return _Like(None, type(value)) if is_any else value
 
 
 @functools.lru_cache(CACHED)
-def _metas_of_ufunc(
-    ufunc: np.ufunc, operands: tuple[Any, ...], casting: Any, dtype: Any
-) -> tuple[ArrayMeta, ...]:
-    """Return the metas of the results of a ufunc, given those or the dtypes of its operands."""
-    options: dict[str, Any] = {} if casting is None else {"casting": casting}
-    if dtype is not None:
-        options["signature"] = (None,) * ufunc.nin + (np.dtype(dtype),) * ufunc.nout
-    given = [getattr(each, "dtype", each) for each in operands]
-    dtypes = ufunc.resolve_dtypes((*given, *(None,) * ufunc.nout), **options)
-    if any(each.kind not in DTYPES for each in dtypes):
+def _dtypes(fn: Any, args: tuple[Any, ...], kwargs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the dtypes of results, given what stands for the arguments."""
+
+    def made(value: Any) -> Any:
+        return value.example if type(value) is _Like else value
+
+    try:
+        with np.errstate(all="ignore"):
+            results = fn(*map(made, args), **{name: made(each) for name, each in kwargs})
+    except (TypeError, ValueError):
+        if isinstance(fn, np.ufunc):
+            raise  # what the plain program raises
+        raise UnforeseenResultError from None  # the values of the example are arbitrary
+    dtypes = [np.asarray(each).dtype for each in (results if type(results) is tuple else [results])]
+    if any(dtype.kind not in DTYPES for dtype in dtypes):
         raise UnforeseenResultError  # objects, such as None, may have no such operator
-    arrays = [each for each in operands if isinstance(each, ArrayMeta)]
-    shape = broadcast_shape(tuple([each.shape for each in arrays]))
-    exact = all(each.exact for each in arrays)
-    return tuple([ArrayMeta(shape, each, exact) for each in dtypes[ufunc.nin :]])
+    return tuple(dtypes)
 
 
 @functools.lru_cache(CACHED)
@@ -254,5 +238,4 @@ def dtype_of(value: Any) -> Any:
 
 
 ELEMENTWISE: Final = Elementwise()
-UFUNC: Final = Ufunc()
 ASTYPE: Final = Elementwise((0,))

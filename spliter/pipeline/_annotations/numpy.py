@@ -14,8 +14,8 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from spliter.pipeline._annotations.elementwise import (
     Elementwise,
+    dtypes_of,
     is_in_order,
-    meta_by_example,
 )
 from spliter.pipeline._calls.calls import Call, Node, Typing, UnforeseenResultError
 from spliter.pipeline._calls.metas import ArrayMeta, Meta
@@ -70,7 +70,8 @@ class Along:
         shape: list[int | None] = []
         for at, extent in enumerate(_shape(call)):
             shape += kept if at in axes else (extent,)
-        return (meta_by_example(call, tuple(shape)),)
+        exact = cast(ArrayMeta, call.inputs[0].meta).exact
+        return tuple([ArrayMeta(tuple(shape), dtype, exact) for dtype in dtypes_of(call)])
 
 
 def _shape(call: Call) -> tuple[int | None, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from spliter.pipeline._annotations.arguments import arguments_of
-from spliter.pipeline._annotations.elementwise import UFUNC, Elementwise
+from spliter.pipeline._annotations.elementwise import ELEMENTWISE, Elementwise
 from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._calls.metas import is_array
 from spliter.pipeline._capture.capture import CLASSES, CONSTANTS, capture, plain, refused, wrap
@@ -58,7 +58,7 @@ def capture_ufunc(ufunc: np.ufunc, method: str, inputs: Any, kwargs: Any) -> Any
         return plain(fn, inputs, kwargs)
     if not any(isinstance(each, Lazy) for each in inputs):
         return fn(*inputs, **kwargs)
-    return capture(ufunc, tuple(map(as_array, inputs)), kwargs, UFUNC)
+    return capture(ufunc, tuple(map(as_array, inputs)), kwargs, ELEMENTWISE)
 
 
 def check_out(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:

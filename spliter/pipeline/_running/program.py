@@ -233,7 +233,7 @@ class _Compiler:
         nodes = [node for _, node in live]
         if not is_ufunc or typing.outputs[0] != ROWS or not self.kept_inputs.isdisjoint(nodes):
             return ()
-        metas = [cast(ArrayMeta, node.meta) for node in nodes if node.meta and node.meta.exact]
+        metas = [node.meta for node in nodes if node.meta and node.meta.exact]
         if len(metas) < len(nodes) or (len(metas[0].shape) > 1 and call.fn in CONTIGUOUS_ONLY):
             return ()
         return tuple([self._out(*pair) for pair in zip(nodes, metas, strict=True)])
