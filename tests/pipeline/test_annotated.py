@@ -303,6 +303,18 @@ def test_rows_of_another_number_are_refused(result: Any, use: Any) -> None:
         pipeline(lambda x: use(marked(x), x))(VALUES)
 
 
+@pytest.mark.parametrize("result", [lambda x: x, lambda x: (x, x, x), lambda x: None])
+def test_another_number_of_results_is_refused(result: Any) -> None:
+    def wrong(x: Any) -> Any:
+        return result(x)
+
+    with pytest.raises(AnnotationError, match="wrong"):
+        pipeline(splittable(wrong, x=ROWS, returns=(ROWS, ROWS)))(VALUES)
+    if wrong(VALUES) is not None:
+        with pytest.raises(AnnotationError, match=r"wrong .* annotation names 0; correct returns="):
+            pipeline(splittable(wrong, x=ROWS, returns=None))(VALUES)
+
+
 def test_two_results_of_unknown_rows_are_not_combined() -> None:
     halves = splittable(lambda x: (x[x > 4], x[x <= 4]), x=ROWS, returns=(unknown, unknown))
     check(halves, VALUES)

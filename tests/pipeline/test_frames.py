@@ -137,6 +137,24 @@ def test_other_results_than_group_bys_are_refused(wrong: Any) -> None:
         pipeline(splittable(wrong, df=ROWS, returns=Groups("sum")))(FRAME)
 
 
+def test_several_group_bys_and_means_of_numbers_only() -> None:
+    two = splittable(
+        lambda df: (df.groupby("key")["x"], df.groupby("other")["n"]),
+        df=ROWS,
+        returns=(Groups("mean"), Groups("max")),
+    )
+    expected = FRAME.groupby("key")["x"].mean(), FRAME.groupby("other")["n"].max()
+    same(two(FRAME), expected)
+    same(pipeline(two)(FRAME), expected, rtol=1e-12)
+    with split([FRAME[:4], FRAME[4:]]) as parts:
+        same(pipeline(two)(parts), expected, rtol=1e-12)
+    with pytest.raises(AnnotationError, match=r"takes columns of numbers.*select columns"):
+        pipeline(grouped("mean", "key", columns="text"))(FRAME)
+    one = splittable(lambda df: df.groupby("key")["x"], df=ROWS, returns=(Groups(), Groups()))
+    with pytest.raises(AnnotationError, match="results"):
+        pipeline(one)(FRAME)
+
+
 def test_pieces_with_columns_in_another_order_are_matched_or_refused() -> None:
     def turned(df: Any) -> Any:
         names = ["x", "n"] if df["n"].iloc[0] % 2 else ["n", "x"]
@@ -208,6 +226,8 @@ def test_what_the_papers_functions_do() -> None:
     joined = pandas.join(FRAME, LOOKUP, "other")
     assert [*joined["name"][:4]] == ["zero", "one", "two", "zero"]
     assert pandas.concat is pd.concat
+    with pytest.raises(InvalidArgumentError, match="pass 'inner' or 'left'"):
+        pandas.join(FRAME, LOOKUP, "other", how="outer")
     with pytest.raises(InvalidArgumentError, match="label"):
         pipeline(pandas.add)(VALUES, VALUES.set_axis(VALUES.index + 1))
 

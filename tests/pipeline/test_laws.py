@@ -187,6 +187,26 @@ def test_integers_and_extremes_are_exact_and_equal_batches_give_equal_bits(
             same(pipeline(sums)(array), first)
 
 
+@pytest.mark.parametrize("name", ["mean", "var", "std", "sum", "prod", "any", "all"])
+def test_reductions_of_few_rows_or_none_warn_as_numpys(name: str) -> None:
+    def body(x: Any) -> Any:
+        few = x[x[:, 0] > 9]
+        kwargs = {"ddof": 2} if name in ("var", "std") else {}
+        return getattr(few, name)(axis=0), getattr(few, name)(**kwargs)
+
+    for largest in (0.0, 10.0):
+        table = np.random.default_rng(0).uniform(0, 1, (20, 3))
+        table[7, 0] = largest
+        results, warned = [], []
+        for run in (pipeline(body), body):
+            with options(batch=6), warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                results.append(run(table))
+                warned.append(bool(seen))
+        same(*results, rtol=1e-12)
+        assert warned[0] == warned[1]
+
+
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c16"])
 def test_sums_are_as_near_as_those_of_any_order(dtype: str) -> None:
     draw = np.random.default_rng(0)

@@ -109,6 +109,8 @@ def test_annotations_that_cannot_be_meant(types: dict[str, Any], text: str) -> N
         (lambda: Rows(dtype="f8", shape=(-1,)), "-1"),
         (lambda: Rows(like=3), "3"),  # type: ignore[arg-type]
         (lambda: splittable(3, returns=ROWS), "function|callable"),  # type: ignore[arg-type]
+        (lambda: splittable(max, returns=ROWS), "no signature.*wrap it"),
+        (lambda: splittable(lambda *xs: xs, xs=ROWS, returns=ROWS), "any number of arguments"),
     ],
 )
 def test_types_that_cannot_be_meant(make: Callable[[], Any], text: str) -> None:
