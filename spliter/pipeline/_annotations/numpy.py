@@ -30,9 +30,18 @@ class Along:
     data: tuple[str | int, ...] = (0,)
     positional = 1
 
-    def __init__(self, options: str, reduction: Reduction) -> None:
+    def __init__(
+        self,
+        merge: Callable[[Any, Any], Any],
+        partial: Callable[..., Any] | None = None,
+        finish: Callable[[Any], Any] | None = None,
+        *,
+        options: str = "dtype keepdims",
+        takes_start: bool = False,
+    ) -> None:
         self.options = frozenset({"axis", *options.split()})
-        self.reduction = reduction
+        flags = {"takes_start": takes_start, "commutative": True}
+        self.reduction = Reduction(partial, merge, finish, **flags)
 
     def axes(self, call: Call) -> tuple[int, ...]:
         """Return the axes, from 0 on; raises if the array has no such axis."""
@@ -76,18 +85,6 @@ class Along:
 
 def _shape(call: Call) -> tuple[int | None, ...]:
     return cast(ArrayMeta, cast(Node, call.args[0]).meta).shape
-
-
-def _reduce(
-    merge: Callable[[Any, Any], Any],
-    partial: Callable[..., Any] | None = None,
-    finish: Callable[[Any], Any] | None = None,
-    *,
-    options: str = "dtype keepdims",
-    takes_start: bool = False,
-) -> Along:
-    kind = Reduction(partial, merge, finish, takes_start=takes_start, commutative=True)
-    return Along(options, kind)
 
 
 @dataclass(frozen=True)
@@ -228,12 +225,8 @@ def _arg_finish(last: Any) -> Any:
 
 
 def _arg(best: Callable[..., Any], better: Callable[..., Any]) -> Along:
-    return _reduce(
-        functools.partial(_arg_merge, better),
-        functools.partial(_arg_partial, best),
-        _arg_finish,
-        takes_start=True,
-    )
+    merge, partial = functools.partial(_arg_merge, better), functools.partial(_arg_partial, best)
+    return Along(merge, partial, _arg_finish, options="keepdims", takes_start=True)
 
 
 def _extreme_partial(fn: Callable[..., Any], a: Any, *args: Any, **kwargs: Any) -> Any:
@@ -242,28 +235,24 @@ def _extreme_partial(fn: Callable[..., Any], a: Any, *args: Any, **kwargs: Any) 
     return call() if a.size else Nothing(call)
 
 
-def _extreme(fn: Callable[..., Any], ufunc: np.ufunc) -> Along:
-    return _reduce(ufunc, functools.partial(_extreme_partial, fn))
-
-
 _OF_FIRST: Final[tuple[Any, ...]] = (
     *(np.sinc, np.i0, np.fix, np.isneginf, np.isposinf, np.isreal, np.iscomplex),
 )
 
 FUNCTIONS: Final[Mapping[Any, Along | Elementwise]] = {
     # Reductions.
-    np.sum: _reduce(np.add),
-    np.prod: _reduce(np.multiply),
-    np.min: _extreme(np.min, np.minimum),
-    np.max: _extreme(np.max, np.maximum),
-    np.any: _reduce(np.logical_or),
-    np.all: _reduce(np.logical_and),
-    np.count_nonzero: _reduce(np.add),
-    np.nansum: _reduce(np.add),
-    np.nanprod: _reduce(np.multiply),
-    np.mean: _reduce(_mean_merge, _mean_partial, _mean_finish, options="keepdims"),
-    np.var: _reduce(_var_merge, _var_partial, _var_finish, options="keepdims ddof"),
-    np.std: _reduce(_var_merge, _var_partial, _std_finish, options="keepdims ddof"),
+    np.sum: Along(np.add),
+    np.prod: Along(np.multiply),
+    np.min: Along(np.minimum, functools.partial(_extreme_partial, np.min)),
+    np.max: Along(np.maximum, functools.partial(_extreme_partial, np.max)),
+    np.any: Along(np.logical_or),
+    np.all: Along(np.logical_and),
+    np.count_nonzero: Along(np.add),
+    np.nansum: Along(np.add),
+    np.nanprod: Along(np.multiply),
+    np.mean: Along(_mean_merge, _mean_partial, _mean_finish, options="keepdims"),
+    np.var: Along(_var_merge, _var_partial, _var_finish, options="keepdims ddof"),
+    np.std: Along(_var_merge, _var_partial, _std_finish, options="keepdims ddof"),
     np.argmin: _arg(np.argmin, np.less),
     np.argmax: _arg(np.argmax, np.greater),
     # Element by element.
@@ -280,6 +269,6 @@ FUNCTIONS: Final[Mapping[Any, Along | Elementwise]] = {
     np.clip: Elementwise((0, "a_min", "a_max", "min", "max"), "a_min a_max min max"),
     np.isclose: Elementwise((0, 1, "rtol", "atol"), "rtol atol equal_nan", positional=2),
     np.searchsorted: Elementwise((1,), "side sorter", positional=2),
-    np.roll: Roll("shift", Reduction(merge=max)),
+    np.roll: Roll(max, options="shift"),
 }
 """By what NumPy passes to ``__array_function__``."""

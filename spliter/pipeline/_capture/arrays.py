@@ -121,23 +121,16 @@ class LazyArray(LazyValue):
     @property
     def shape(self) -> tuple[int, ...]:
         """Extents; evaluates if the length is unknown."""
-        if not self._meta.is_known:
-            length = self._graph.root().length(self._node)
-            if length is not None:
-                return (length, *cast(tuple[int, ...], self._meta.shape[1:]))
+        shape = self._meta.shape
+        if None in shape and (length := self._graph.root().length(self._node)) is not None:
+            shape = (length, *shape[1:])
+        if None in shape:
             compute(self, "shape")
-        return cast(tuple[int, ...], self._meta.shape)
+            shape = self._meta.shape
+        return cast(tuple[int, ...], shape)
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Dtype of the elements."""
-        return self._meta.dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self._meta.shape)
-
+    dtype = property(lambda self: self._meta.dtype, doc="Dtype of the elements.")
+    ndim = property(lambda self: len(self._meta.shape), doc="Number of axes.")
     size = property(lambda self: math.prod(self.shape), doc="Number of elements.")
     itemsize = property(lambda self: self.dtype.itemsize, doc="Bytes of an element.")
     nbytes = property(lambda self: self.size * self.itemsize, doc="Bytes of the elements.")
@@ -186,8 +179,7 @@ class LazyArray(LazyValue):
     def _is_mask_of_rows(self, key: Any) -> bool:
         if not (isinstance(key, LazyArray | np.ndarray) and key.dtype == bool and key.ndim == 1):
             return False
-        shape = key._meta.shape if isinstance(key, LazyArray) else key.shape
-        return self._meta.shape[:1] == shape
+        return self._meta.shape[:1] == getattr(key, "_meta", key).shape
 
     def _operate(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Capture an operator, but leave operands their own: sparse arrays have products."""
@@ -212,6 +204,8 @@ class LazyArray(LazyValue):
                 f"changes {self._fixed} in place by the operator {_name_of(function)}=",
                 f"{NEW_VALUE}, or call a function that splittable annotates with mut()",
             )
+        if not self._graph.root().is_over_split:
+            _ = self.shape  # known then: one row must not become several
         newer = function(self, other)
         if not isinstance(newer, LazyArray) or newer._graph.root() is not self._graph.root():
             newer = rewrapped(computed(newer), [self])
@@ -263,9 +257,12 @@ def _check_room(function: Callable[..., Any], old: LazyArray, other: Any, new: L
         )
     if new.dtype != old.dtype:
         change = getattr(operator, f"__i{_name_of(function)}__")
-        example = np.ones(1, other.dtype) if isinstance(other, LazyValue) else other
+        other = as_array(other)
         with np.errstate(all="ignore"):  # raises, if the result has a dtype of another kind
-            change(np.ones((1,) * max(old.ndim, np.ndim(example)), old.dtype), example)
+            change(
+                np.ones(1, old.dtype),
+                np.ones(1, other.dtype) if hasattr(other, "dtype") else other,
+            )
 
 
 def has_all_rows(keys: tuple[Any, ...], ndim: int) -> bool:
@@ -282,13 +279,8 @@ def has_all_rows(keys: tuple[Any, ...], ndim: int) -> bool:
 def is_basic(key: Any) -> bool:
     """Return whether an index makes a view."""
     keys = key if isinstance(key, tuple) else (key,)
-    return all(
-        each is None
-        or each is Ellipsis
-        or isinstance(each, slice)
-        or (isinstance(each, int | np.integer) and not isinstance(each, bool))
-        for each in keys
-    )
+    basic = (type(None), type(...), slice, int, np.integer)
+    return all(isinstance(each, basic) and not isinstance(each, bool) for each in keys)
 
 
 def _call_method(method: Callable[..., Any], value: LazyArray, *args: Any, **kwargs: Any) -> Any:
@@ -299,12 +291,7 @@ def _call_method(method: Callable[..., Any], value: LazyArray, *args: Any, **kwa
     function: Any = getattr(np, name, None)
     is_conjugate = isinstance(function, np.ufunc) and value.dtype.kind == "c"  # else it is no copy
     if function is np.clip:  # which must get both bounds, as the method need not
-        bounds = {
-            "min": None,
-            "max": None,
-            **dict(zip(("min", "max"), args, strict=False)),
-            **kwargs,
-        }
+        bounds = {"min": None, "max": None} | dict(zip(("min", "max"), args, strict=False)) | kwargs
         return np.clip(value, bounds.pop("min"), bounds.pop("max"), **bounds)
     if function in FUNCTIONS or is_conjugate:
         return function(value, *args, **kwargs)

@@ -60,11 +60,10 @@ def wrapped(value: Any, graph: Graph, made: dict[int, Any]) -> Any:
     if type(value) is list:
         result = made[id(value)] = CallersList()
         list.extend(result, [wrapped(item, graph, made) for item in value])
-        result.given = value
-        return result
-    if type(value) is dict:
+    elif type(value) is dict:
         result = made[id(value)] = CallersDict()
         dict.update(result, {key: wrapped(item, graph, made) for key, item in value.items()})
+    if type(value) in (list, dict):
         result.given = value
         return result
     if isinstance(value, tuple):
