@@ -30,42 +30,21 @@ def _with_same_labels(*values: Any) -> None:
         )
 
 
-def _binary(name: str, apply: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _aligned(name: str, apply: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of values and an operand that has the same labels, or none."""
+
     def function(values: Any, other: Any) -> Any:
         _with_same_labels(values, other)
         return apply(values, other)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Return ``operator.{apply.__name__}(values, other)``, row by row."
     return function
-
-
-OPERATORS: Final = {
-    "add": operator.add,
-    "subtract": operator.sub,
-    "multiply": operator.mul,
-    "divide": operator.truediv,
-    "equal": operator.eq,
-    "greater": operator.gt,
-    "less": operator.lt,
-}
-
-
-def invert(values: Any) -> Any:
-    """Return ``~values``."""
-    return ~values
 
 
 def mask(values: Any, cond: Any, other: Any = MISSING) -> Any:
     """Return ``values.mask(cond, other)``."""
     _with_same_labels(values, cond, other)
     return values.mask(cond, other)
-
-
-def filter(values: Any, cond: Any) -> Any:
-    """Return ``values[cond]``, the rows where a series of flags is true."""
-    _with_same_labels(values, cond)
-    return values[cond]
 
 
 def str_slice(series: Any, start: int | None = None, stop: int | None = None) -> Any:
@@ -89,18 +68,7 @@ def unique(series: Any) -> Any:
 
 
 def join(left: Any, right: Any, on: Any, how: str = "inner") -> Any:
-    """Return the rows of `left` with the columns of the rows of `right` that have equal keys.
-
-    Parameters
-    ----------
-    left : DataFrame
-        Cut by rows, which keep their labels and their order.
-    right : DataFrame
-        Passed whole; other columns than those of `left`, but for the keys.
-    on : str or list of str
-        Columns of the keys.
-    how : {"inner", "left"}
-    """
+    """Return rows of `left`, with their labels, beside those of `right` with equal keys."""
     if how not in ("inner", "left"):
         raise InvalidArgumentError(
             f"join got how={how!r}, which needs all rows of the left; pass 'inner' or 'left'"
@@ -116,20 +84,29 @@ def _distinct_of_both(one: Any, other: Any) -> Any:
     return _distinct(concatenate([one, other]))
 
 
+OPERATORS: Final = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "equal": operator.eq,
+    "greater": operator.gt,
+    "less": operator.lt,
+}
 ROWS: Final = Rows()
-
 UNIQUE: Final = Reduction(_distinct, _distinct_of_both, operator.methodcaller("unique"))
 
-Entry = tuple[Callable[..., Any], Mapping[str, SplitType]]
-
-FUNCTIONS: Final[Mapping[str, Entry]] = {
+FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Any], Mapping[str, SplitType]]]] = {
     **{
-        f"pandas.{name}": (_binary(name, apply), {"values": ROWS, "other": ROWS, "returns": ROWS})
-        for name, apply in OPERATORS.items()
+        f"pandas.{name}": (_aligned(name, fn), {"values": ROWS, "other": ROWS, "returns": ROWS})
+        for name, fn in OPERATORS.items()
     },
-    "pandas.invert": (invert, {"values": ROWS, "returns": ROWS}),
+    "pandas.invert": (operator.invert, {"a": ROWS, "returns": ROWS}),
     "pandas.mask": (mask, {"values": ROWS, "cond": ROWS, "other": ROWS, "returns": ROWS}),
-    "pandas.filter": (filter, {"values": ROWS, "cond": ROWS, "returns": unknown}),
+    "pandas.filter": (
+        _aligned("filter", operator.getitem),
+        {"values": ROWS, "other": ROWS, "returns": unknown},
+    ),
     "pandas.str_slice": (str_slice, {"series": ROWS, "returns": ROWS}),
     "pandas.str_contains": (str_contains, {"series": ROWS, "returns": ROWS}),
     "pandas.sum": (sum, {"values": ROWS, "returns": Reduction(merge=np.add, commutative=True)}),

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-import numpy as np
-
 from spliter._errors import AnnotationError
 from spliter.backend.contents import concatenate
 from spliter.pipeline._calls.reductions import Nothing
@@ -82,10 +80,14 @@ class Groups(SplitType):
         """Return what is combined of a piece: rows, and of means no rows of them, too."""
         if self.aggregate != "mean":
             return (self.whole(grouped),)
-        counts = grouped.count()
-        sums = _sums(grouped, counts)
-        both = sums.to_frame(0) if sums.ndim == 1 else sums.copy(deep=False)
-        means = sums if (both.dtypes == np.float64).all() else grouped.mean()  # of short floats
+        counts, means = grouped.count(), grouped.mean()
+        sums = (means * counts).where(counts > 0, 0.0)
+        both = sums.to_frame(0) if sums.ndim == 1 else sums
+        frame = grouped.obj
+        dtypes = [frame.dtype] if sums.ndim == 1 else frame.dtypes[[*sums.columns]]
+        for at, dtype in enumerate(dtypes):
+            if dtype.kind in "iub":  # exact up to 2**51; the sum of integers could overflow
+                both.isetitem(at, both.iloc[:, at].round())
         for at, count in enumerate(counts.to_numpy().reshape(len(counts), -1).T):
             both.insert(both.shape[1], f"count {at}", count, allow_duplicates=True)
         return both, means[:0]
@@ -123,29 +125,6 @@ class Groups(SplitType):
         return f"Groups({self.aggregate!r})"
 
 
-def _sums(grouped: Any, counts: Any) -> Any:
-    """Return the sums of groups, of integers as floats: as integers they could overflow."""
-    frame = grouped.obj
-    dtypes = [frame.dtype] if counts.ndim == 1 else [*frame.dtypes[[*counts.columns]]]
-    kinds = {dtype.kind if isinstance(dtype, np.dtype) else "" for dtype in dtypes}
-    if not kinds <= {*"iubf"}:
-        raise AnnotationError(
-            'Groups("mean") takes columns of numbers of NumPy\'s dtypes, and the group-by has '
-            f"{', '.join(sorted({str(dtype) for dtype in dtypes}))}; select columns, as "
-            "frame.groupby(key)[columns], or convert them by astype(float)"
-        )
-    if kinds <= {"f"}:
-        return grouped.sum()
-    rounded = (grouped.mean() * counts).round()  # exact up to 2**51
-    if "f" not in kinds:
-        return rounded
-    sums = grouped.sum()
-    for at, dtype in enumerate(sums.dtypes):
-        if dtype.kind != "f":
-            sums.isetitem(at, rounded.iloc[:, at])
-    return sums
-
-
 @dataclass(frozen=True)
 class Aggregated:
     """A function that returns group-bys, and the types of its results."""
@@ -167,16 +146,15 @@ class Aggregated:
         return self._each(Groups.partial, self.fn(*args, **kwargs))
 
     def _each(self, step: Callable[[Groups, Any], Any], found: Any) -> Any:
-        if len(self.kinds) == 1:
-            return step(self.kinds[0], self.kinds[0].checked(found, self.__name__))
-        if not isinstance(found, tuple | list) or len(found) != len(self.kinds):
+        is_one = len(self.kinds) == 1
+        results = (found,) if is_one else found
+        if not isinstance(results, tuple | list) or len(results) != len(self.kinds):
             return found  # an error that says how many results there are
-        return tuple(
-            [
-                step(kind, kind.checked(each, self.__name__)) if isinstance(kind, Groups) else each
-                for kind, each in zip(self.kinds, found, strict=True)
-            ]
-        )
+        made = [
+            step(kind, kind.checked(each, self.__name__)) if isinstance(kind, Groups) else each
+            for kind, each in zip(self.kinds, results, strict=True)
+        ]
+        return made[0] if is_one else tuple(made)
 
 
 def aggregated(fn: Callable[..., Any], kinds: tuple[Any, ...]) -> Callable[..., Any]:

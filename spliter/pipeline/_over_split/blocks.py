@@ -65,33 +65,25 @@ def _checked(member: Any, example: Any, index: Any) -> Any:
         return plain_array(member)
     if here[0] == there[0] and not count_rows(member):
         return example
+    one, other = (
+        f"{a[0]} of {', '.join(part for part in a[1:] if part not in b)}"
+        for a, b in ((here, there), (there, here))
+    )
     raise InvalidArgumentError(
-        f"block {index} is {_difference(here, there)}, and the pipeline was planned for "
-        f"{_difference(there, here)}, which the collection names or its first block has; convert "
-        "the blocks to one kind, dtype and width"
+        f"block {index} is {one}, and the pipeline was planned for {other}, which the collection "
+        "names or its first block has; convert the blocks to one kind, dtype and width"
     )
 
 
-def _layout(value: Any) -> tuple[str, Any]:
+def _layout(value: Any) -> list[str]:
     """Return what all blocks have in common: the kind, and dtypes and width."""
     if isinstance(value, np.ndarray):
-        return "an ndarray", f"{value.dtype.str[0].strip('=|<')}{value.dtype}, {value.shape[1:]}"
+        return ["an ndarray", str(value.dtype), f"rows of shape {value.shape[1:]}"]
     if value.ndim == 2:
-        return "a DataFrame", [*zip(value.columns, map(_name, value.dtypes), strict=True)]
-    return "a Series" if hasattr(value, "iloc") else "an Index", _name(value.dtype)
+        columns = zip(value.columns, value.dtypes, strict=True)
+        return ["a DataFrame", *[f"{name!r}: {_name(dtype)}" for name, dtype in columns]]
+    return ["a Series" if hasattr(value, "iloc") else "an Index", _name(value.dtype)]
 
 
 def _name(dtype: Any) -> str:
     return "category" if hasattr(dtype, "categories") else str(dtype)
-
-
-def _difference(one: tuple[str, Any], other: tuple[str, Any]) -> str:
-    """Return the kind of a block, and what of it the other one has not."""
-    (kind, layout), (_, others) = one, other
-    if isinstance(layout, list):
-        own = [each for each in layout if not isinstance(others, list) or each not in others]
-        layout = ", ".join(f"{name!r}: {dtype}" for name, dtype in own)
-    elif kind == "an ndarray":
-        dtype, _, shape = layout.partition(", ")
-        return f"an ndarray of {dtype} with rows of shape {shape}"
-    return f"{kind} of {layout}"

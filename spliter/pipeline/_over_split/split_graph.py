@@ -47,6 +47,7 @@ class SplitGraph(Graph):
     def __init__(self, split: Split, examples: tuple[Any, ...]) -> None:
         super().__init__()
         self.split: Split | None = split
+        self.nbytes = split.nbytes
         self.partitions: list[Partition] = list(split)
         self.partitions[0].indexes.check_whole_rows("the argument of a pipeline")
         self.examples = examples
@@ -87,13 +88,9 @@ class SplitGraph(Graph):
                         kinds[node] = typing.outputs[number]
                 return typing
         raise WholeArrayError(
-            f"{call.place} needs the whole array over {self.split!r}, about {self._nbytes} bytes; "
+            f"{call.place} needs the whole array over {self.split!r}, about {self.nbytes} bytes; "
             "call it on each block in a task, or pass arrays or frames instead of the Split"
         )
-
-    @property
-    def _nbytes(self) -> int:
-        return 0 if self.split is None else self.split.nbytes
 
     def _run_pass(self, chosen: Sequence[tuple[Call, Typing]], wanted: Collection[Node]) -> None:
         """Send the calls of a pass to the partitions; keep where their results are."""
@@ -108,12 +105,12 @@ class SplitGraph(Graph):
         for call, typing in chosen:
             calls.append(SentCall.of(call, typing, cut, number_of))
             made.update({node: (call, typing.outputs[at]) for at, node in call.live_outputs()})
-        rows = [node for node in made if node in wanted and not _is_combined(made[node][1])]
         reductions = {
             node: Merger.of(kind, {**call.errstate})
             for node, (call, kind) in made.items()
             if _is_combined(kind)
         }
+        rows = [node for node in made if node in wanted and node not in reductions]
         if any(call.takes_start for call in calls):
             self._open_split().resolve_item_indexes()
         futures = self._submit(
@@ -180,7 +177,7 @@ class SplitGraph(Graph):
             return node.data
         raise WholeArrayError(
             f"{Site.of_caller()}{f', in {self.by},' if self.by else ''} needs all rows of a value "
-            f"over {self.split!r} in the client's memory, about {self._nbytes} bytes; reduce it "
+            f"over {self.split!r} in the client's memory, about {self.nbytes} bytes; reduce it "
             "first, return it and use the collection, annotate a function of rows by splittable, "
             "or pass arrays or frames instead of the Split"
         )
