@@ -73,8 +73,16 @@ class Groups(SplitType):
         )
 
     def whole(self, grouped: Any) -> Any:
-        """Return the aggregate of a group-by."""
-        return getattr(grouped, self.aggregate)()
+        """Return the aggregate of a group-by; means are doubles, also of short floats.
+
+        What pandas gives of these depends on the number of groups.
+        """
+        found = getattr(grouped, self.aggregate)()
+        if self.aggregate != "mean":
+            return found
+        if found.ndim == 1:
+            return found.astype(float) if found.dtype == "f4" else found
+        return found.astype({name: float for name, dtype in found.dtypes.items() if dtype == "f4"})
 
     def partial(self, grouped: Any) -> tuple[Any, ...]:
         """Return what is combined of a piece: rows, and of means no rows of them, too."""
@@ -112,9 +120,7 @@ class Groups(SplitType):
         both, empty = parts
         middle = both.shape[1] // 2
         means = both.iloc[:, :middle] / both.iloc[:, middle:].to_numpy()
-        if empty.ndim == 1:
-            return means.iloc[:, 0].rename(empty.name).astype(empty.dtype)
-        return means.astype(empty.dtypes)
+        return means.iloc[:, 0].rename(empty.name) if empty.ndim == 1 else means
 
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Combine the rows of equal keys, which are sorted."""

@@ -50,20 +50,11 @@ class Merger:
         """Return that of a split type; of results that are equal for all pieces, too."""
         if isinstance(kind, Broadcast):
             kind = Reduction(None, _first, commutative=True)
-        return cls(
-            kind, {key: "ignore" if mode == "call" else mode for key, mode in errstate.items()}
-        )
+        modes = {key: mode.replace("call", "ignore") for key, mode in errstate.items()}
+        return cls(kind, modes)
 
     def combine_runs(self, runs: Iterable[Run]) -> list[Run]:
-        """Combine the partial results of blocks that follow each other; if commutative, of all.
-
-        Examples
-        --------
-        >>> import operator
-        >>> joined = Merger(Reduction(merge=operator.add), {})
-        >>> joined.combine_runs([Run(3, 3, "d"), Run(0, 0, "a"), Run(1, 1, "b")])
-        [Run(first=0, last=1, partial='ab'), Run(first=3, last=3, partial='d')]
-        """
+        """Combine the partial results of blocks that follow each other; if commutative, of all."""
         combined: list[Run] = []
         with np.errstate(**self.errstate):
             for run in sorted(runs, key=lambda run: run.first):
