@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -22,21 +23,11 @@ class Ref:
     number: int
 
 
-@dataclass(frozen=True)
-class Step:
-    """What is called in place of a function, under its name."""
-
-    fn: Callable[..., Any]
-    name: str
-
-    @property
-    def __name__(self) -> str:
-        """Name of the function."""
-        return self.name
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it."""
-        return self.fn(*args, **kwargs)
+def named(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a function under the name of another one, for errors."""
+    step = functools.partial(fn)
+    vars(step)["__name__"] = name
+    return step
 
 
 @dataclass
@@ -93,7 +84,7 @@ class SentCall:
             fn = first_step(fn, typing.outputs)
             if all(combines):
                 fn = OfSomeRows(fn, _keys_of(call, rows), len(combines))
-            fn = Step(fn, call.name)
+            fn = named(fn, call.name)
         takes_start = any(getattr(kind, "takes_start", False) for kind in typing.outputs)
         line = (call.site.filename, call.site.lineno)
         return cls(fn, args, kwargs, annotation, {**call.errstate}, line, takes_start, outputs)

@@ -18,7 +18,7 @@ from spliter.pipeline._calls.metas import is_frame
 from spliter.pipeline._options import CURRENT, Options
 from spliter.pipeline._over_split.blocks import checked, example_of, members_of
 from spliter.pipeline._over_split.partials import Run
-from spliter.pipeline._over_split.programs import Kept, Program, Step
+from spliter.pipeline._over_split.programs import Kept, Program, named
 from spliter.pipeline._running.evaluate import run_calls
 
 
@@ -75,7 +75,7 @@ class _Calls:
         for each in program.calls:
             fn = each.fn
             if each.takes_start:
-                fn = Step(functools.partial(_at, start, fn), fn.__name__)
+                fn = named(functools.partial(_at, start, fn), fn.__name__)
             self.calls.append(each.call(self.nodes, fn))
         self.made = [(n, c, n.meta) for c in self.calls for _, n in c.live_outputs()]
 
