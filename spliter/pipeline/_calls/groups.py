@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any, ClassVar, Final
 
 from spliter._errors import AnnotationError
@@ -166,3 +167,10 @@ class Aggregated:
 def aggregated(fn: Callable[..., Any], kinds: tuple[Any, ...]) -> Callable[..., Any]:
     """Return a function that gives aggregates in place of the group-bys of another one."""
     return Aggregated(fn, kinds) if any(isinstance(kind, Groups) for kind in kinds) else fn
+
+
+def bound(fn: Callable[..., Any], owner: Any) -> Callable[..., Any]:
+    """Return the method of an object."""
+    if isinstance(fn, Aggregated):
+        return Aggregated(MethodType(fn.fn, owner), fn.kinds)
+    return MethodType(fn, owner)

@@ -6,7 +6,6 @@ import functools
 import inspect
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
-from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from spliter._task_checks import check_task_function, name_of
 from spliter.pipeline._annotations.users import Annotated, CallTypes
 from spliter.pipeline._calls.calls import Call, Node, source
 from spliter.pipeline._calls.graph import Graph
-from spliter.pipeline._calls.groups import aggregated
+from spliter.pipeline._calls.groups import aggregated, bound
 from spliter.pipeline._calls.reductions import Reduction
 from spliter.pipeline._calls.split_types import (
     AnyType,
@@ -154,8 +153,9 @@ def annotated_of(fn: Callable[..., Any]) -> Annotated | None:
     method = fn if inspect.ismethod(fn) else getattr(fn, "__wrapped__", None)
     if annotated is None or not inspect.ismethod(method) or inspect.ismethod(annotated.fn):
         return annotated
-    bound = MethodType(annotated.fn, method.__self__)  # fills its first parameter
-    return replace(annotated, fn=bound, signature=inspect.signature(bound))
+    _, *others = annotated.signature.parameters.values()
+    signature = annotated.signature.replace(parameters=others)
+    return replace(annotated, fn=bound(annotated.fn, method.__self__), signature=signature)
 
 
 def captured(fn: Callable[..., Any], graph: Graph, args: Any, kwargs: Any) -> Any:
