@@ -148,7 +148,7 @@ def test_several_group_bys_and_means_of_numbers_only() -> None:
     same(pipeline(two)(FRAME), expected, rtol=1e-12)
     with split([FRAME[:4], FRAME[4:]]) as parts:
         same(pipeline(two)(parts), expected, rtol=1e-12)
-    with pytest.raises(AnnotationError, match=r"takes columns of numbers.*select columns"):
+    with pytest.raises(TypeError, match="mean"):  # of pandas
         pipeline(grouped("mean", "key", columns="text"))(FRAME)
     one = splittable(lambda df: df.groupby("key")["x"], df=ROWS, returns=(Groups(), Groups()))
     with pytest.raises(AnnotationError, match="results"):
