@@ -136,26 +136,21 @@ class SplitGraph(Graph):
     ) -> list[Any]:
         """Submit one task per partition, with the same program."""
         self._open_split()
-        passes: list[list[Any]] = []
-        carried: list[tuple[int, int, int]] = []
-        for node, number in numbers.items():
-            if node.rows and node.rows.futures:
-                if not any(node.rows.futures is each for each in passes):
-                    passes.append(node.rows.futures)
-                at = next(at for at, each in enumerate(passes) if each is node.rows.futures)
-                carried.append((at, node.rows.output, number))
+        carried = [node for node in numbers if node.rows and node.rows.futures]
+        passes = {id(node.rows.futures): node.rows.futures for node in carried}
+        which = {key: at for at, key in enumerate(passes)}
         for node in self.members:
             numbers.setdefault(node, len(numbers))
         program = Program(
             self.examples,
             tuple([numbers[node] for node in self.members]),
-            tuple(carried),
+            tuple([(which[id(n.rows.futures)], n.rows.output, numbers[n]) for n in carried]),
             {number: node.data for node, number in numbers.items() if node.is_here},
             tuple(calls),
             tuple(rows),
             tuple(reductions),
         )
-        before = zip(*passes, strict=True) if passes else [()] * len(self.partitions)
+        before = zip(*passes.values(), strict=True) if passes else [()] * len(self.partitions)
         return [
             partition.submit(run_pass, program, CURRENT.get(), *each)
             for partition, each in zip(self.partitions, before, strict=True)
