@@ -8,7 +8,7 @@ import operator
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, SupportsIndex, TypeAlias
 
 from spliter._cache import cache_nbytes
 from spliter._errors import InvalidArgumentError
@@ -39,9 +39,8 @@ class Options:
         """Threads that run batches."""
         if self.threads != "auto":
             return self.threads
-        if hasattr(os, "sched_getaffinity"):
-            return len(os.sched_getaffinity(0))
-        return os.cpu_count() or 1
+        has_affinity = hasattr(os, "sched_getaffinity")
+        return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
     def runs_plain(self, share: float) -> bool:
         """Return whether calls run at once, not in batches."""
@@ -96,15 +95,10 @@ def options(*, threads: Count | None = None, batch: Count | None = None) -> Iter
 
 
 def _checked(name: str, value: Count) -> Count:
-    if isinstance(value, str) and value == "auto":
-        return value
-    try:
-        number = 0 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1:
+    is_number = isinstance(value, SupportsIndex) and not isinstance(value, bool)
+    if value != "auto" and not (is_number and operator.index(value) >= 1):
         raise InvalidArgumentError(
             f'{name} is {value!r}, which is neither "auto" nor at least 1; pass {name}="auto" or a '
             "positive int"
         )
-    return number
+    return value if value == "auto" else operator.index(value)

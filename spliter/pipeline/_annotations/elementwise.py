@@ -111,7 +111,9 @@ def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
 def dtypes_of(call: Call) -> tuple[np.dtype[Any], ...]:
     """Return the dtypes of results, which are those for arrays of one element."""
     args = tuple(map(_example, call.args))
-    kwargs = [(name, _example(each)) for name, each in call.kwargs.items()]
+    kwargs = [
+        (k, _example(each) if type(each) is Node else each) for k, each in call.kwargs.items()
+    ]
     has_hash = all(isinstance(each, Hashable) for each in (*args, *[each for _, each in kwargs]))
     find = _dtypes if has_hash else _dtypes.__wrapped__
     return find(call.fn, args, tuple(kwargs))

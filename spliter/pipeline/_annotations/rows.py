@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from spliter.pipeline._calls.calls import Call, Node, Typing
 from spliter.pipeline._calls.metas import ArrayMeta, Meta
@@ -65,16 +65,6 @@ def token_of(mask: Node, call: Call) -> int:
         return call.number if mask.rows is None else cast(int, mask.rows.token)
     at = next(at for at, node in maker.live_outputs() if node is mask)
     return -2 - maker.number - at * MOST_CALLS
-
-
-def filtered(value: Any, mask: Any) -> Any:
-    """Return the rows of a value where a mask is true."""
-    return value[mask]
-
-
-def picked(value: Any, key: Any) -> Any:
-    """Return the same elements of each row."""
-    return value[key]
 
 
 FILTERED: Final = Filtered()

@@ -13,7 +13,7 @@ import numpy as np
 
 from spliter.pipeline._annotations.elementwise import ASTYPE, ELEMENTWISE
 from spliter.pipeline._annotations.numpy import FUNCTIONS
-from spliter.pipeline._annotations.rows import FILTERED, PICKED, filtered, picked
+from spliter.pipeline._annotations.rows import FILTERED, PICKED
 from spliter.pipeline._calls.metas import DTYPES, ArrayMeta
 from spliter.pipeline._capture.array_calls import (
     NEW_VALUE,
@@ -165,11 +165,11 @@ class LazyArray(LazyValue):
         """Return rows of a mask, or the value of an index."""
         key, meta = known(key), self._meta
         if self._is_mask_of_rows(key):
-            return capture(filtered, (self, key), {}, FILTERED)
+            return capture(operator.getitem, (self, key), {}, FILTERED)
         if meta.shape and not meta.is_known and not self._node.is_here:
             keys = copy.deepcopy(computed(key if isinstance(key, tuple) else (key,)))
             if has_all_rows(keys, self.ndim):
-                found = capture(picked, (self, keys), {}, PICKED)
+                found = capture(operator.getitem, (self, keys), {}, PICKED)
                 if is_basic(key):
                     fix([self])
                     found._fixed = SLICE

@@ -17,7 +17,7 @@ from spliter.pipeline._calls.split_types import Axis
 from spliter.pipeline._options import CURRENT, Options
 from spliter.pipeline._planning.planner import ALL_SMALL, next_stage, why_not
 from spliter.pipeline._planning.stages import Stage
-from spliter.pipeline._running.program import compile_stage
+from spliter.pipeline._running.program import Compiler
 from spliter.pipeline._running.recorded_warnings import WarningRecorder
 from spliter.pipeline._running.results import Arrays, Pieces, check_declared, check_results
 from spliter.pipeline._running.runner import Batches
@@ -76,7 +76,7 @@ def _free(made: Sequence[Node], remaining: Sequence[Call]) -> None:
 
 
 def _run_stage(stage: Stage, options: Options, recorder: WarningRecorder) -> None:
-    program = None if stage.is_whole else compile_stage(stage)
+    program = None if stage.is_whole else Compiler(stage).program
     batches = None if program is None else Batches(program, options)
     if (trace := TRACE.get()) is not None:
         trace.append((stage, batches))

@@ -120,17 +120,11 @@ class Program:
         self.temporary_nbytes += nbytes
 
 
-def compile_stage(stage: Stage) -> Program:
-    """Return the program of a stage that is cut."""
-    assert stage.length is not None
-    return _Compiler(stage, Program(stage.length)).program
+class Compiler:
+    """Makes the program of a stage that is cut: assigns registers, and reuses scratch memory."""
 
-
-class _Compiler:
-    """Assigns registers, and reuses the scratch memory of values that are no longer needed."""
-
-    def __init__(self, stage: Stage, program: Program) -> None:
-        self.program = program
+    def __init__(self, stage: Stage) -> None:
+        self.program = program = Program(cast(int, stage.length))
         self.stage = stage
         self.at: dict[Node, int] = {}
         self.cut_at: dict[tuple[Any, SplitType], int] = {}
