@@ -7,13 +7,4 @@ with rows stay there::
     x - x.mean(axis=0)      pass 1   each partition   mean: sum and count of its rows
                             client                    merged
                             pass 2   each partition   subtract, with the merged mean
-
-The files, from the first to the last that a pipeline meets::
-
-    run             arguments, and what is returned
-    split_graph     which calls a pass has; where rows are
-    programs        the calls of a pass, as they are sent
-    tasks           a pass on the blocks of a partition
-    blocks          checks of the blocks
-    partials        partial results of reductions
 """

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -38,29 +36,22 @@ def run_pass(partition: Partition, program: Program, options: Options, *passes: 
             )
             values.update({number: passes[p][output][at] for p, output, number in program.carried})
             start = 0 if starts is None else int(starts[at])
-            with _noted(f" of block {index}"):
+            try:
                 if calls is None or not calls.fits(values):
                     calls = _Calls(program, values, start)
                 found = calls.run(values)
                 for kept, blocks in zip(program.rows, rows, strict=True):
                     blocks.append(_checked(found[kept.number], kept, count_rows(members_of(block))))
+            except Exception as error:
+                if notes := getattr(error, "__notes__", None):  # the call and its items
+                    notes[-1] += f" of block {index}"
+                raise
             for (number, _), parts in zip(program.reductions, runs, strict=True):
                 parts.append(Run(index[0], index[0], found[number]))
     finally:
         CURRENT.reset(token)
     mergers = [merger for _, merger in program.reductions]
     return (*rows, *[m.combine_runs(parts) for m, parts in zip(mergers, runs, strict=True)])
-
-
-@contextmanager
-def _noted(where: str) -> Iterator[None]:
-    """Add to the note of an error, which names the call and its items."""
-    try:
-        yield
-    except Exception as error:
-        if notes := getattr(error, "__notes__", None):
-            notes[-1] += where
-        raise
 
 
 class _Calls:
