@@ -42,11 +42,6 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
         The same function. With a :class:`spliter.Split` among its arguments it runs where the
         blocks are: aligned collections of a Split are as many arguments.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If `fn` is not callable, or is a coroutine or generator function.
-
     Examples
     --------
     >>> import numpy as np
@@ -148,11 +143,6 @@ def module(name: str) -> AnnotatedModule:
     ----------
     name : str
         Full name, such as ``"skimage.color"``. Other attributes are the module's own.
-
-    Raises
-    ------
-    ImportError
-        If there is no such module.
 
     Examples
     --------

@@ -25,12 +25,6 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     *args, **kwargs
         Its arguments. What is marked ``mut`` is changed; pass a copy.
 
-    Returns
-    -------
-    str
-        For each stage its calls with their lines, items, batch and driver, and the lines that
-        needed a value before the function returned.
-
     Raises
     ------
     InvalidArgumentError
@@ -53,8 +47,7 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     """
     if any(isinstance(each, Split) for each in (*args, *kwargs.values())):
         raise InvalidArgumentError(
-            "explain shows how a pipeline cuts arrays; pass rows like those of a partition in "
-            "place of the Split, of which each pass makes a task per partition"
+            "explain shows how a pipeline cuts arrays; pass rows like those of a partition instead"
         )
     trace: list[Any] = []
     graph = LocalGraph()

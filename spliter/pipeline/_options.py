@@ -64,11 +64,6 @@ def options(*, threads: Count | None = None, batch: Count | None = None) -> Iter
         Items (rows) of a batch. ``"auto"`` chooses as many as fit the level-2 cache, and runs
         the plain calls if all values are small.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If `threads` or `batch` is less than one.
-
     Notes
     -----
     They hold for what is evaluated in the ``with`` block, in this thread or asynchronous task.

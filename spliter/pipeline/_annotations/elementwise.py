@@ -75,10 +75,7 @@ def _has_few_exponents(call: Call) -> bool:
 
 
 def is_in_order(data: Any) -> bool:
-    """Return whether an array, if it exists, is in C order, maybe with gaps.
-
-    Of others, results would have another order, and in some functions other last bits.
-    """
+    """Return whether an array is in C order: of others, some functions have other last bits."""
     if not isinstance(data, np.ndarray) or not data.ndim:
         return True
     strides = [stride for stride, n in zip(data.strides, data.shape, strict=True) if n > 1]

@@ -38,10 +38,6 @@ class Group:
     steps: list[Step]
     table: Table | None
 
-    def run(self, addresses: int, start: int, items: int) -> int:
-        """Run steps on a batch; return how many need not run in Python."""
-        return 0 if self.table is None else self.table.run(addresses, start, items)
-
 
 def groups_of(program: Program) -> list[Group]:
     """Return the steps of a program in groups."""

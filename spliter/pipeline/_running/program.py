@@ -26,11 +26,9 @@ from spliter.pipeline._options import Options
 from spliter.pipeline._planning.stages import Stage
 
 MAX_BATCH_NBYTES: Final = 2**23
-"""Bytes of the live pieces of a batch of calls in Python. Threads hand the interpreter lock to each
-other at every call, so fewer calls on pieces from the level-3 cache are faster: with batches of 4,
-8, 16, 32, 64 and 128 thousand items and 512 KiB of level-2 cache Black-Scholes (96 bytes per item)
-took 434, 325, 290, 271, 268 and 268 ms. Annotated functions have temporaries that nobody counts:
-with 4, 8 and 16 MiB densities of sea water took 134, 157 and 186 ms."""
+"""Bytes of the live pieces of a batch of calls in Python, which hold the interpreter lock: fewer
+calls on pieces from the level-3 cache are faster. With batches of 4, 8, 16, 32, 64 and 128 thousand
+items of 96 bytes Black-Scholes took 434, 325, 290, 271, 268 and 268 ms."""
 
 COMPILED_SHARE: Final = 1.0
 """Bytes of the live pieces of a batch of compiled calls, in level-2 caches: with 1/8, 1/4, 1/2, 1,
@@ -40,10 +38,9 @@ MAX_TEMPORARY_NBYTES: Final = 2**21
 """Most bytes of the temporaries of a thread."""
 
 LEAST_FRAME_ROWS, MOST_FRAME_ROWS, MOST_FRAME_THREADS = 2**18, 2**20, 4
-"""Rows of a batch with frames, and threads unless more are asked for. A call of pandas takes some
-50 us on any number of rows, and holds the interpreter lock: with 1/8, 1/4, 1/2 and 1 million rows
-the index of crimes took 131, 89, 62 and 54 ms; with 2, 4, 8 and 16 threads the names of babies 241,
-166, 211 and 342 ms."""
+"""Rows of a batch with frames, and threads unless more are asked for: calls of pandas take some 50
+us, and hold the lock. With 1/8, 1/4, 1/2 and 1 million rows the index of crimes took 131, 89, 62
+and 54 ms; with 2, 4, 8 and 16 threads the names of babies 241, 166, 211 and 342 ms."""
 
 
 class Step(NamedTuple):

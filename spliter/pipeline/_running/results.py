@@ -30,10 +30,7 @@ class Pieces:
 
 
 class Arrays(Pieces):
-    """Pieces of equal dtype and width, copied to their place in one array.
-
-    Other pieces are kept and concatenated at the end, which finds their common dtype.
-    """
+    """Pieces of equal dtype and width, copied to their place in one array; others are merged."""
 
     kind: Axis
 

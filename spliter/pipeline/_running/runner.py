@@ -97,7 +97,7 @@ def _run_group(
 ) -> None:
     """Run some steps on a batch, those in Python that the compiled driver has not run."""
     thread.call = group.steps[0].call
-    done = group.run(thread.addresses, start, stop - start)
+    done = group.table.run(thread.addresses, start, stop - start) if group.table else 0
     if done == len(group.steps):
         return
     thread.load(start, stop)
