@@ -95,11 +95,8 @@ def _share(value: Any) -> float:
 def lazy(value: Any) -> Any:
     """Make an array lazy: calls on it are captured, and run when a result is needed.
 
-    Parameters
-    ----------
-    value : ndarray
-        Do not change it as long as calls are pending. Anything else, masked arrays and arrays of
-        objects too, is returned unchanged.
+    Do not change it as long as calls are pending. Anything else, masked arrays and arrays of
+    objects too, is returned unchanged.
 
     Examples
     --------
@@ -137,12 +134,7 @@ class AnnotatedModule:
 
 
 def module(name: str) -> AnnotatedModule:
-    """Import a module so that calls of its annotated functions are captured.
-
-    Parameters
-    ----------
-    name : str
-        Full name, such as ``"skimage.color"``. Other attributes are the module's own.
+    """Import a module, such as ``"skimage.color"``, whose annotated functions are captured.
 
     Examples
     --------

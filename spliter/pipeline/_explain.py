@@ -18,12 +18,7 @@ from spliter.pipeline._running.runner import Batches
 def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     """Run a pipeline; return the stages in which its calls ran, with the reason of each break.
 
-    Parameters
-    ----------
-    fn : callable
-        A function made by :func:`pipeline`, or its body.
-    *args, **kwargs
-        Its arguments. What is marked ``mut`` is changed; pass a copy.
+    `fn` is a function made by :func:`pipeline`, or its body; what is marked ``mut`` is changed.
 
     Raises
     ------

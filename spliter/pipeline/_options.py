@@ -53,7 +53,7 @@ CURRENT: Final = contextvars.ContextVar("spliter_pipeline_options", default=Opti
 
 @contextlib.contextmanager
 def options(*, threads: Count | None = None, batch: Count | None = None) -> Iterator[None]:
-    """Set options of the pipelines that run inside the ``with`` block.
+    """Set options of what is evaluated in the ``with`` block, by this thread or asynchronous task.
 
     Parameters
     ----------
@@ -63,10 +63,6 @@ def options(*, threads: Count | None = None, batch: Count | None = None) -> Iter
     batch : int or "auto", optional
         Items (rows) of a batch. ``"auto"`` chooses as many as fit the level-2 cache, and runs
         the plain calls if all values are small.
-
-    Notes
-    -----
-    They hold for what is evaluated in the ``with`` block, in this thread or asynchronous task.
 
     Examples
     --------

@@ -31,7 +31,8 @@ def functions_of(library: str) -> Mapping[str, Any]:
     found = dict(TABLES.get(library, {}))
     for point in metadata.entry_points(group=GROUP, name=library):
         table = point.load()
-        if not isinstance(table, Mapping) or not all(map(_is_annotation, table.values())):
+        rows = table.values() if isinstance(table, Mapping) else [None]
+        if not all(isinstance(each, Mapping) and "returns" in each for each in rows):
             raise AnnotationError(
                 f"the entry point {point.name} of {GROUP}, which is {point.value}, must be a dict "
                 "from full names of functions to dicts of the arguments of splittable, such as "
@@ -39,7 +40,3 @@ def functions_of(library: str) -> Mapping[str, Any]:
             )
         found.update(table)
     return found
-
-
-def _is_annotation(value: Any) -> bool:
-    return isinstance(value, Mapping) and "returns" in value

@@ -30,16 +30,9 @@ class Along:
     data: tuple[str | int, ...] = (0,)
     positional = 1
 
-    def __init__(
-        self,
-        merge: Callable[[Any, Any], Any],
-        partial: Callable[..., Any] | None = None,
-        finish: Callable[[Any], Any] | None = None,
-        *,
-        options: str = "dtype keepdims",
-        takes_start: bool = False,
-    ) -> None:
+    def __init__(self, *steps: Any, options: str = "dtype keepdims", takes_start: bool = False):
         self.options = frozenset({"axis", *options.split()})
+        merge, partial, finish = (*steps, None, None)[:3]
         flags = {"takes_start": takes_start, "commutative": True}
         self.reduction = Reduction(partial, merge, finish, **flags)
 

@@ -46,9 +46,7 @@ class UnforeseenResultError(Exception):
 class Annotation(Protocol):
     """How a function may be cut."""
 
-    scratch: bool
-    """Whether the function neither keeps its inputs nor returns views of them, so that their memory
-    can be reused for the next batch."""
+    scratch: bool  # it neither keeps its inputs nor returns views: their memory can be reused
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
         """Return the ways to cut a call, the best one first; none if it runs on whole values.

@@ -83,14 +83,7 @@ class Axis(SplitType):
     """Arrays, cut along one axis; along axis 0 also frames, sparse matrices and lists.
 
     A list is cut by its items, a tuple of arrays or frames in each of them.
-
-    Parameters
-    ----------
-    axis : int, default 0
-        Negative ones count from the last axis.
     """
-
-    axis: int
 
     def __init__(self, axis: int = 0) -> None:
         if not isinstance(axis, SupportsIndex):

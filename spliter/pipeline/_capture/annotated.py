@@ -115,11 +115,6 @@ def splittable(
     **types : SplitType
         Types of its parameters, by name; the others are passed whole, as ``broadcast``.
 
-    Raises
-    ------
-    AnnotationError
-        If it has no such parameter, or a type is not a split type.
-
     Examples
     --------
     >>> import numpy as np

@@ -144,10 +144,6 @@ class LazyArray(LazyValue):
         compute(self)  # else errors rise in a generator, which takes a StopIteration for its own
         return (self[at] for at in range(len(self)))
 
-    def __reversed__(self) -> Iterator[Any]:
-        """Return an iterator of rows from the last one."""
-        return iter(self[::-1])
-
     def __getattr__(self, name: str) -> Any:
         """Return a method of arrays, captured if it is annotated, or evaluate an attribute."""
         if name.startswith("__"):
@@ -228,10 +224,6 @@ class LazyArray(LazyValue):
         if order != "C" or not self.ndim:
             return plain(np.ndarray.copy, (self, order), {})
         return capture(np.copy, (self,), {"order": order}, ELEMENTWISE)
-
-    def __copy__(self) -> Any:
-        """Return a copy."""
-        return self.copy(order="K")
 
 
 CLASSES[True], CLASSES[False] = LazyArray, LazyValue
