@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from spliter.pipeline import options, pipeline
-from spliter.pipeline._calls.graph import Graph
-from spliter.pipeline._decorators import captured
-from spliter.pipeline._planning.planner import needed, plan
+from spliter.pipeline._calls.graph import needed
+from spliter.pipeline._capture.annotated import captured
+from spliter.pipeline._options import CURRENT
+from spliter.pipeline._planning.planner import next_stage
+from spliter.pipeline._running.evaluate import LocalGraph
 
 CALLS, RUNS = 50, 100
 NUMBERS = np.linspace(1.0, 2.0, 64)
@@ -35,12 +37,12 @@ def body(x: Any) -> Any:
 
 def measure() -> tuple[float, float, float]:
     """Return the seconds of capture, of planning and of the whole, for all calls of all runs."""
-    run, graphs = pipeline(body), [Graph(returns=True) for _ in range(RUNS)]
+    run, graphs = pipeline(body), [LocalGraph() for _ in range(RUNS)]
     at = [time.process_time()]
-    results = [captured(body, graph, (NUMBERS,), {}, {}) for graph in graphs]
+    results = [captured(body, graph, (NUMBERS,), {}) for graph in graphs]
     at.append(time.process_time())
-    for graph in graphs:
-        plan(needed(graph.pending))
+    for graph, result in zip(graphs, results, strict=True):
+        next_stage(needed(graph.pending), {result._node}, CURRENT.get())
     at.append(time.process_time())
     for _ in results:
         run(NUMBERS)

@@ -130,5 +130,9 @@ class AnnotationError(SplIterError, TypeError):
     """A split annotation names unknown arguments, or its pieces or results do not match it."""
 
 
+class PipelineFailedError(SplIterError, RuntimeError):
+    """A value of a pipeline was used after a call of the pipeline had failed."""
+
+
 class WholeArrayError(SplIterError, RuntimeError):
     """A pipeline over a Split needs the whole array in the client's memory."""

@@ -4,53 +4,43 @@ from __future__ import annotations
 
 import functools
 import importlib
-import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from spliter._errors import InvalidArgumentError
 from spliter._split import Split
-from spliter._task_checks import check_task_function, name_of
+from spliter._task_checks import check_task_function
 from spliter.pipeline._annotations import functions_of
-from spliter.pipeline._calls.graph import Graph
+from spliter.pipeline._calls.calls import source
+from spliter.pipeline._calls.metas import is_array, is_frame
 from spliter.pipeline._calls.split_types import share_of
-from spliter.pipeline._functions.splittable import annotated_of, splittable
-from spliter.pipeline._options import CURRENT, plain_nbytes
-from spliter.pipeline._running.evaluate import evaluate_own, raise_kept
-from spliter.pipeline._running.interrupts import is_interrupt
-from spliter.pipeline._values import arrays, frames  # noqa: F401 -- register lazy classes
-from spliter.pipeline._values.capture import wrap
-from spliter.pipeline._values.containers import Containers, drop_lost, wrapped, written_back
-from spliter.pipeline._values.lazy import is_capturable, lazies_in
+from spliter.pipeline._capture import arrays  # noqa: F401 -- registers the classes
+from spliter.pipeline._capture.annotated import captured, splittable
+from spliter.pipeline._capture.capture import wrap
+from spliter.pipeline._capture.containers import ARGUMENT, settled
+from spliter.pipeline._capture.lazy import lazies_in
+from spliter.pipeline._options import CURRENT
+from spliter.pipeline._running.evaluate import LocalGraph
 
 
 def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
     """Run a function on cache-sized batches of its arrays, in threads; its body is unchanged.
 
     Calls of NumPy and of :func:`splittable` functions in its body are captured, and run when the
-    function returns: all calls of a stage on one batch, then on the next. Temporaries are as large
-    as a batch.
+    function returns: all calls of a stage on one batch, then on the next.
 
     Parameters
     ----------
     fn : callable
-        Takes and returns arrays, frames, and tuples, lists and dicts of them; or a function made by
-        :func:`splittable`.
+        Takes and returns arrays, and tuples, lists and dicts of them; or one by :func:`splittable`.
 
     Returns
     -------
     callable
         The same function. With a :class:`spliter.Split` among its arguments it runs where the
         blocks are: aligned collections of a Split are as many arguments.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `fn` is not callable, or is a coroutine or generator function.
 
     Examples
     --------
@@ -63,13 +53,8 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
     ...     standardized(np.array([1.0, 2.0, 3.0]))
     array([-1.22474487,  0.        ,  1.22474487])
     """
-    if inspect.isgeneratorfunction(fn):
-        raise InvalidArgumentError(
-            f"{name_of(fn)} is a generator function, which has no point of return; return a list "
-            "instead"
-        )
     check_task_function(fn, "a pipeline")
-    small = Small()
+    small = [0.0]  # the largest share of arguments of which all values were small
 
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -78,135 +63,52 @@ def pipeline(fn: Callable[..., Any], /) -> Callable[..., Any]:
     return run
 
 
-@dataclass
-class Small:
-    """The largest share of arguments of a pipeline of which all values were small."""
-
-    share: float = 0.0
-
-
 # Apart from what `pipeline` returns, which is pickled with all that it refers to if the function
 # is of `__main__`.
-def _run(
-    fn: Callable[..., Any], small: Small, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def _run(fn: Callable[..., Any], small: list[float], args: Any, kwargs: dict[str, Any]) -> Any:
     if any(isinstance(each, Split) for each in (*args, *kwargs.values())):
         from spliter.pipeline._over_split.run import run_over_split
 
         return run_over_split(fn, args, kwargs)
     if lazies_in((args, kwargs)):  # called by another pipeline, which evaluates
         return fn(*args, **kwargs)
-    share = _largest_share((args, kwargs))
-    if share <= small.share and CURRENT.get().runs_plain(share):
+    share = max(map(_share, (*args, *kwargs.values())), default=0.0)
+    if share <= small[0] and CURRENT.get().runs_plain(share):
         return fn(*args, **kwargs)
-    graph = Graph(returns=True)
-    containers: Containers = {}
-    result = captured(fn, graph, args, kwargs, containers)
-    try:
-        _finish(graph.root())
-        result = written_back(containers, result)
-    except BaseException:
-        result = None  # the error may refer to it
-        drop_lost(containers)
-        raise
-    if not graph.root().was_planned and share < math.inf:
-        # All values were small: next time, arguments of this size need not be captured.
-        small.share = max(small.share, share)
-    graph.root().returns = False  # values that the program still holds change at once
+    graph = LocalGraph()
+    result = captured(fn, graph, args, kwargs)
+    if graph.error is None:  # the body may have caught it, and return something else
+        graph.evaluate()
+    result = settled(result)
+    if not graph.was_planned and share < math.inf:
+        small[0] = max(small[0], share)  # next time, they need not be captured
     return result
 
 
-def _finish(graph: Graph) -> None:
-    """Evaluate what is pending, and raise what other threads have not."""
-    evaluate_own(graph)
-    raise_kept(graph)
-
-
-def captured(
-    fn: Callable[..., Any],
-    graph: Graph,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    containers: Containers,
-) -> Any:
-    """Run a function on lazy arguments; return what it returns, not evaluated.
-
-    Parameters
-    ----------
-    fn : callable
-    graph : Graph
-        Of the arguments.
-    args, kwargs
-        Plain arguments.
-    containers : Containers
-        To which lists and dicts among the arguments are added.
-    """
-    annotated = annotated_of(fn)
-    try:
-        if annotated is not None:
-            return annotated.capture(graph, args, kwargs)
-        lazies = [wrapped(each, graph, containers) for each in args]
-        named = {name: wrapped(each, graph, containers) for name, each in kwargs.items()}
-        return fn(*lazies, **named)
-    except BaseException as error:
-        graph.root().locks.end()
-        try:
-            # Errors and changes of arrays that came before; Ctrl-C waits for the changes alone.
-            if not is_interrupt(error) or any(call.writes for call in graph.root().pending):
-                evaluate_own(graph.root())
-            written_back(containers, None)
-        except BaseException:
-            drop_lost(containers)
-            raise
-        raise
-
-
-def _largest_share(value: Any, seen: set[int] | None = None) -> float:
-    """Return the share of the largest array, frame or list in a value; infinity if unknown."""
-    if isinstance(value, dict | list | tuple):
-        seen = set() if seen is None else seen
-        items = list(value.values()) if isinstance(value, dict) else value
-        if id(value) in seen:
-            return 0
-        seen.add(id(value))
-        shares = [_largest_share(each, seen) for each in items[:100]]
-        return max(*shares, 0, 100 * len(items) / plain_nbytes())
-    if isinstance(value, str | bytes):
-        return len(value) / plain_nbytes()
+def _share(value: Any) -> float:
+    """Return how large an argument is; infinity if that is not known."""
     if value is None or callable(value) or np.isscalar(value):
-        return 0
-    return share_of(value) or (0 if is_capturable(value) else math.inf)
+        return 0.0
+    return share_of(value) if is_array(value) or is_frame(value) else math.inf
 
 
 def lazy(value: Any) -> Any:
-    """Make an array or frame lazy: calls on it are captured, and run when a result is needed.
+    """Make an array lazy: calls on it are captured, and run when a result is needed.
 
-    Parameters
-    ----------
-    value : ndarray, DataFrame or Series
-        Anything else, masked arrays and arrays of objects too, is returned unchanged.
-
-    Returns
-    -------
-    lazy value
-        Evaluated by ``float``, ``bool``, ``repr``, iteration, ``numpy.asarray``, pickling, and by
-        calls that are not annotated. Changes in place happen at once, and evaluate what is pending
-        on values that come from the same call of `lazy`; make one lazy value of memory that you
-        change.
+    Do not change it as long as calls are pending. Anything else, masked arrays and arrays of
+    objects too, is returned unchanged.
 
     Examples
     --------
     >>> import numpy as np
     >>> from spliter.pipeline import lazy
-    >>> x = lazy(np.arange(4.0))
-    >>> y = 2 * x + 1
+    >>> y = 2 * lazy(np.arange(4.0)) + 1
     >>> y.shape, y.dtype
     ((4,), dtype('float64'))
     >>> y
     array([1., 3., 5., 7.])
     """
-    graph = Graph(returns=False)
-    return wrap(graph.source(value), graph) if is_capturable(value) else value
+    return wrap(source(value), LocalGraph(), ARGUMENT) if is_array(value) else value
 
 
 class AnnotatedModule:
@@ -218,39 +120,21 @@ class AnnotatedModule:
 
     def __getattr__(self, name: str) -> Any:
         """Return a function, annotated if a table of annotations has it."""
-        value = getattr(self._module, name)
-        types = functions_of(self._name.partition(".")[0]).get(f"{self._name}.{name}")
-        made = value if types is None else splittable(value, **types)
+        found = functions_of(self._name.partition(".")[0]).get(f"{self._name}.{name}")
+        if isinstance(found, tuple):  # a function that the module does not have
+            value, found = found
+        else:
+            value = getattr(self._module, name)
+        made = value if found is None else splittable(value, **found)
         setattr(self, name, made)
         return made
-
-    def __dir__(self) -> list[str]:
-        return dir(self._module)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return AnnotatedModule, (self._name,)
 
-    def __repr__(self) -> str:
-        return f"<annotated module {self._name}>"
-
 
 def module(name: str) -> AnnotatedModule:
-    """Import a module so that calls of its annotated functions are captured.
-
-    Parameters
-    ----------
-    name : str
-        Full name, such as ``"skimage.color"``.
-
-    Returns
-    -------
-    AnnotatedModule
-        Has the attributes of the module. Functions without annotation are the module's own.
-
-    Raises
-    ------
-    ImportError
-        If there is no such module.
+    """Import a module, such as ``"skimage.color"``, whose annotated functions are captured.
 
     Examples
     --------

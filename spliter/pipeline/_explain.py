@@ -3,42 +3,27 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from spliter._errors import InvalidArgumentError
 from spliter._split import Split
-from spliter.pipeline._calls.graph import Graph
-from spliter.pipeline._decorators import captured
-from spliter.pipeline._options import CURRENT, Options
-from spliter.pipeline._planning.planner import needed, plan_for
-from spliter.pipeline._planning.stages import Plan, Stage
-from spliter.pipeline._running.compiled import driver_of, groups_of
-from spliter.pipeline._running.evaluate import TRACE
-from spliter.pipeline._running.program import compile_stage
-from spliter.pipeline._values.containers import Containers, drop_lost, refuse
+from spliter.pipeline._capture.annotated import captured
+from spliter.pipeline._capture.containers import settled
+from spliter.pipeline._planning.stages import Stage
+from spliter.pipeline._running.evaluate import TRACE, LocalGraph
+from spliter.pipeline._running.runner import Batches
 
 
 def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
-    """Return the stages in which a pipeline runs its calls, with the reason of each break.
+    """Run a pipeline; return the stages in which its calls ran, with the reason of each break.
 
-    Parameters
-    ----------
-    fn : callable
-        A function made by :func:`pipeline`, or its body.
-    *args, **kwargs
-        Its arguments. Its body runs, and what it evaluates is evaluated; the calls that are pending
-        when it returns do not run. Frames and objects are changed as by the body; pass a copy.
-
-    Returns
-    -------
-    str
-        For each stage the calls with their lines, the number of items, the batch and the driver.
+    `fn` is a function made by :func:`pipeline`, or its body; what is marked ``mut`` is changed.
 
     Raises
     ------
     InvalidArgumentError
-        For a Split: stages are those of one partition. Pass the rows of one instead.
+        For a Split: pass rows like those of a partition instead.
 
     Examples
     --------
@@ -52,59 +37,44 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     stage 1: 1000 items in batches of 500, 2 threads, Python driver
         mean ...: Rows() -> Reduction
     stage 2: 1000 items in batches of 500, 2 threads, ... driver
-      because subtract needs the whole result of mean ...
+      because subtract needs the whole result of a call before
         subtract ...: Rows(), broadcast -> Rows()
     """
     if any(isinstance(each, Split) for each in (*args, *kwargs.values())):
         raise InvalidArgumentError(
-            "explain shows how a pipeline cuts arrays and frames; pass rows like those of a "
-            "partition in place of the Split, of which each pass makes a task per partition"
+            "explain shows how a pipeline cuts arrays; pass rows like those of a partition instead"
         )
-    graph = Graph(returns=True)
-    options = CURRENT.get()
-    plans: list[list[str]] = []
-    numbers = itertools.count(1)
-
-    def described(plan: Plan, needed_at: str = "") -> Iterator[Stage]:
-        lines: list[str] = []
-        plans.append(lines)
-        plans.append([f"  postponed: {call.place}" for call in plan.postponed])
-        plans[-1] += [f"evaluated at {needed_at}"] if needed_at else []
-        for stage in plan.stages:
-            lines += _stage_lines(next(numbers), stage, options)
-            yield stage
-
-    token = TRACE.set(described)
+    trace: list[Any] = []
+    graph = LocalGraph()
+    token = TRACE.set(trace)
     try:
-        containers: Containers = {}
-        result = captured(getattr(fn, "__wrapped__", fn), graph, args, kwargs, containers)
+        result = captured(getattr(fn, "__wrapped__", fn), graph, args, kwargs)
+        before = len(trace)
+        graph.root().evaluate()
+        settled(result)
     finally:
         TRACE.reset(token)
-    for _ in described(plan_for(options, needed(graph.root().pending))):
-        pass
-    drop_lost(containers, refuse)
-    del result  # until here: what is returned is held
-    return "\n".join(itertools.chain(*plans))
+    del trace[before : before + 1]  # the line of this evaluation
+    numbers = itertools.count(1)
+    found = [each if isinstance(each, str) else _stage(next(numbers), *each) for each in trace]
+    return "\n".join(found)
 
 
-def _stage_lines(number: int, stage: Stage, options: Options) -> Iterator[str]:
-    if stage.is_whole:
-        yield f"stage {number}: whole values"
-    else:
-        program = compile_stage(stage)
-        driver = driver_of(groups_of(program, compiles=not options.pedantic))
-        batch = program.batch(options, driver)
-        threads = min(program.threads(options), -(-program.length // batch))
-        yield (
-            f"stage {number}: {program.length} items in batches of {batch}, {threads} "
-            f"{'thread' if threads == 1 else 'threads'}, {driver} driver"
-        )
+def _stage(number: int, stage: Stage, batches: Batches | None) -> str:
+    lines = [f"stage {number}: whole values"]
+    if batches is not None:
+        threads = "1 thread" if batches.threads == 1 else f"{batches.threads} threads"
+        lines = [
+            f"stage {number}: {stage.length} items in batches of {batches.batch}, {threads}, "
+            f"{batches.driver} driver"
+        ]
     if stage.reason:
-        yield f"  because {stage.reason}"
+        lines.append(f"  because {stage.reason}")
     for call, typing in stage.calls:
         inputs = ", ".join(map(_described, typing.inputs))
         outputs = ", ".join(map(_described, typing.outputs)) or "nothing"
-        yield f"    {call.place}: {inputs} -> {outputs}"
+        lines.append(f"    {call.place}: {inputs} -> {outputs}")
+    return "\n".join(lines)
 
 
 def _described(kind: Any) -> str:

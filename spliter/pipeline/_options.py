@@ -1,4 +1,4 @@
-"""Options of pipelines: threads, batch size, and the pedantic mode."""
+"""Options of pipelines: threads and batch size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import operator
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, SupportsIndex, TypeAlias
 
 from spliter._cache import cache_nbytes
 from spliter._errors import InvalidArgumentError
@@ -16,15 +16,11 @@ from spliter._errors import InvalidArgumentError
 MAX_PLAIN_ROWS: Final = 2**19
 """Rows of a frame from which on batches pay: to capture, plan and run a call of pandas on pieces
 takes half a millisecond more. With 270, 530 and 1,100 thousand rows, on 2 cores, pandas took 0.4,
-0.6 and 0.9 times as long as pipelines of ten programs with numbers, filters and new columns, 0.8, 1
-and 1.1 times as long as those of ten with methods of texts and reductions of rows."""
+0.6 and 0.9 times as long as pipelines of ten programs."""
 
 
 def plain_nbytes() -> int:
-    """Return the most bytes of a value that stays in the cache from call to call.
-
-    To capture and plan a call takes as long as one on 20,000 numbers.
-    """
+    """Return the most bytes of a value that stays in the cache from call to call."""
     return cache_nbytes() // 4
 
 
@@ -37,26 +33,17 @@ class Options:
 
     threads: Count = "auto"
     batch: Count = "auto"
-    pedantic: bool = False
 
     @property
     def thread_count(self) -> int:
         """Threads that run batches."""
         if self.threads != "auto":
             return self.threads
-        if hasattr(os, "sched_getaffinity"):
-            return len(os.sched_getaffinity(0))
-        return os.cpu_count() or 1
+        has_affinity = hasattr(os, "sched_getaffinity")
+        return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
     def runs_plain(self, share: float) -> bool:
-        """Return whether calls run at once, not in batches.
-
-        Parameters
-        ----------
-        share : float
-            Of the largest value: as a share of `MAX_PLAIN_ROWS` if it is a frame, else of what
-            `plain_nbytes` returns.
-        """
+        """Return whether calls run at once, not in batches."""
         return self.batch == "auto" and share <= 1
 
 
@@ -65,10 +52,8 @@ CURRENT: Final = contextvars.ContextVar("spliter_pipeline_options", default=Opti
 
 
 @contextlib.contextmanager
-def options(
-    *, threads: Count | None = None, batch: Count | None = None, pedantic: bool | None = None
-) -> Iterator[None]:
-    """Set options of the pipelines that run inside the ``with`` block.
+def options(*, threads: Count | None = None, batch: Count | None = None) -> Iterator[None]:
+    """Set options of what is evaluated in the ``with`` block, by this thread or asynchronous task.
 
     Parameters
     ----------
@@ -78,38 +63,20 @@ def options(
     batch : int or "auto", optional
         Items (rows) of a batch. ``"auto"`` chooses as many as fit the level-2 cache, and runs
         the plain calls if all values are small.
-    pedantic : bool, optional
-        Lock sources while calls are pending, refuse empty or unequal pieces, log every call.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `threads` or `batch` is less than one, or `pedantic` is not a bool.
-
-    Notes
-    -----
-    They hold for what is evaluated in the ``with`` block, in this thread or asynchronous task:
-    threads that the program starts have options of their own, as with :func:`numpy.errstate`.
 
     Examples
     --------
     >>> import numpy as np
     >>> from spliter.pipeline import options, pipeline
-    >>> @pipeline
-    ... def twice_plus_one(x):
-    ...     return 2 * x + 1
     >>> with options(threads=1, batch=2):
-    ...     twice_plus_one(np.arange(5))
+    ...     pipeline(lambda x: 2 * x + 1)(np.arange(5))
     array([1, 3, 5, 7, 9])
     """
-    if not isinstance(pedantic, bool | None):
-        raise InvalidArgumentError(f"pedantic is {pedantic!r}; pass True or False")
     now = CURRENT.get()
     token = CURRENT.set(
         Options(
             now.threads if threads is None else _checked("threads", threads),
             now.batch if batch is None else _checked("batch", batch),
-            now.pedantic if pedantic is None else pedantic,
         )
     )
     try:
@@ -119,15 +86,10 @@ def options(
 
 
 def _checked(name: str, value: Count) -> Count:
-    if isinstance(value, str) and value == "auto":
-        return value
-    try:
-        number = 0 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1:
+    is_number = isinstance(value, SupportsIndex) and not isinstance(value, bool)
+    if value != "auto" and not (is_number and operator.index(value) >= 1):
         raise InvalidArgumentError(
             f'{name} is {value!r}, which is neither "auto" nor at least 1; pass {name}="auto" or a '
             "positive int"
         )
-    return number
+    return value if value == "auto" else operator.index(value)

@@ -12,11 +12,11 @@ from spliter._errors import AnnotationError, InvalidArgumentError, SplIterError
 from spliter._split import Split
 from spliter._task_checks import name_of
 from spliter.pipeline import options, pipeline
-from spliter.pipeline._calls.split_types import AnyType, Mut, Reduction, broadcast
-from spliter.pipeline._functions.splittable import Annotated, annotated_of, splittable
-from spliter.pipeline._running.evaluate import FAILURES
-from spliter.pipeline._running.runner import Failure
-from spliter.pipeline._values.lazy import lazies_in
+from spliter.pipeline._annotations.users import Annotated
+from spliter.pipeline._calls.reductions import Reduction
+from spliter.pipeline._calls.split_types import AnyType, Mut, broadcast
+from spliter.pipeline._capture.annotated import annotated_of, splittable
+from spliter.pipeline._capture.lazy import lazies_in
 from spliter.testing._equality import equal
 
 
@@ -123,7 +123,9 @@ def _turned(annotated: Annotated) -> Callable[..., Any] | None:
 def _with_turned_merge(kind: AnyType) -> AnyType:
     if not isinstance(kind, Reduction) or not kind.commutative:
         return kind
-    return kind.with_steps(lambda one, other: kind.merge_two(other, one), kind.finish)
+    turned = copy.copy(kind)
+    turned.merge_two = lambda one, other: kind.merge_two(other, one)
+    return turned
 
 
 def _plain(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -146,31 +148,17 @@ def _check_unmarked(annotated: Annotated, before: Any, after: Any) -> None:
 
 
 def _run_in_batches(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a function as a pipeline; raise if that fails, also where whole values would not."""
-    failures: list[Failure] = []
-    token = FAILURES.set(failures)
+    """Run a function as a pipeline; what a call raises is not raised on whole arguments."""
     try:
-        found = pipeline(fn)(*args, **kwargs)
+        return pipeline(fn)(*args, **kwargs)
     except SplIterError:
         raise
     except Exception as error:
-        raise _wrong(fn, error, failures) from error
-    finally:
-        FAILURES.reset(token)
-    if failures:
-        raise _wrong(fn, failures[0].error, failures) from failures[0].error
-    return found
-
-
-def _wrong(
-    fn: Callable[..., Any], error: BaseException, failures: list[Failure]
-) -> AnnotationError:
-    where, name = "", name_of(fn)
-    for failure in failures[:1]:
-        where, name = f" on items {failure.start} to {failure.stop}", failure.call.name
-    return AnnotationError(
-        f"{name} raised {error!r}{where}, but not on whole arguments; correct its annotation"
-    )
+        where = " ".join(getattr(error, "__notes__", ()))
+        raise AnnotationError(
+            f"{name_of(fn)} raised {error!r} ({where}), but not on whole arguments; correct its "
+            "annotation"
+        ) from error
 
 
 def _copied(value: Any) -> Any:

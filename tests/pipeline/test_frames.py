@@ -1,224 +1,254 @@
-"""Annotated functions of pandas frames: rows, filters, groups."""
+"""Frames of pandas: functions on rows, group-bys by their aggregate, the paper's functions."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
+import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
 
-from spliter import InvalidArgumentError, split
+from spliter import AnnotationError, InvalidArgumentError, split
 from spliter.pipeline import (
     Groups,
     Reduction,
     Rows,
-    broadcast,
     explain,
+    module,
     options,
     pipeline,
     splittable,
     unknown,
 )
-from spliter.pipeline._values import lazy
+from spliter.pipeline._annotations import functions_of
 from spliter.testing import check_splittable
+from tests.pipeline.checks import check, same
 
+pytestmark = pytest.mark.usefixtures("small_batches")
+
+N = 30
 FRAME = pd.DataFrame(
     {
-        "city": pd.Categorical(["b", "a", "c", "a", "b", "a", "a"]),
-        "name": ["  x", "Y ", None, "z", "zz", "", "Q"],
-        "value": [1.0, np.nan, 3.0, 4.0, -5.0, 6.0, 7.5],
-        "count": [3, 1, 4, 1, 5, 9, 2],
-    }
+        "key": [f"k{each % 4}" for each in range(N)],
+        "other": np.arange(N) % 3,
+        "x": np.linspace(-1, 2, N),
+        "n": np.arange(N, dtype="i4"),
+        "text": pd.array([f"t-{each % 7}" if each % 5 else None for each in range(N)], dtype="str"),
+        "date": pd.date_range("2024-01-01", periods=N),
+    },
+    index=np.arange(N) * 2,
 )
-PLACES = pd.DataFrame({"city": ["a", "b"], "height": [10, 20]})
+ROWS = Rows()
+AGGREGATES = ["sum", "mean", "min", "max", "count", "size"]
+
+scaled = splittable(lambda df: df.assign(x=df["x"] * 2, z=df["n"] + 1), df=ROWS, returns=ROWS)
+column = splittable(lambda df, name: df[name], df=ROWS, returns=ROWS)
+large = splittable(lambda df, least: df[df["x"] > least], df=ROWS, returns=unknown)
+labels = splittable(lambda df: df.index, df=ROWS, returns=ROWS)
+shifted = splittable(lambda index: index + 1, index=ROWS, returns=ROWS)
+numbers = splittable(lambda series: series.to_numpy(), series=ROWS, returns=ROWS)
+weighed = splittable(lambda series, by: series * by, series=ROWS, by=ROWS, returns=ROWS)
+upper = splittable(lambda series: series.str.upper(), series=ROWS, returns=ROWS)
+total = splittable(
+    lambda series: float(series.sum()), series=ROWS, returns=Reduction(merge=lambda a, b: a + b)
+)
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "rows": scaled,
+    "two calls": lambda df: scaled(scaled(df)),
+    "series": lambda df: (column(df, "x"), upper(column(df, "text")), column(df, "date")),
+    "filter": lambda df: (large(df, 0.5), total(column(large(df, 0.5), "x"))),
+    "nothing left": lambda df: large(df, 99.0),
+    "index": lambda df: shifted(labels(df)),
+    "arrays": lambda df: np.sqrt(numbers(column(df, "x")) ** 2) + numbers(column(df, "n")),
+    "beside arrays": lambda df: weighed(column(df, "x"), numbers(column(df, "n"))),
+    "reduction": lambda df: total(column(scaled(df), "x")),
+    "plain pandas": lambda df: (scaled(df)["z"].max(), df["x"].mean(), len(df), df.shape),
+}
 
 
-def cleaned(frame: Any) -> Any:
-    name = frame["name"].str.strip().str.lower()
-    return frame.assign(name=name, value=frame["value"].fillna(0) * 2)
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_annotated_functions_give_what_they_give_for_all_rows(name: str, batch: int) -> None:
+    check(PROGRAMS[name], FRAME, batch=batch, rtol=1e-12)
 
 
-def filtered(frame: Any) -> Any:
-    return frame[frame["count"].isin([1, 9, 2])]
+def test_annotated_functions_of_a_frame_share_a_stage() -> None:
+    shown = explain(pipeline(lambda df: column(scaled(df), "z")), FRAME)
+    assert shown.count("stage") == 1
+    assert "in batches of 7" in shown
 
 
-def by_city(frame: Any) -> Any:
-    return frame.groupby("city", observed=True)[["count", "value"]].sum()
+def grouped(aggregate: str, *keys: str, columns: Any = "x") -> Any:
+    by: Any = [*keys] if len(keys) > 1 else keys[0]
+    return splittable(
+        lambda df: df.groupby(by)[columns] if aggregate != "size" else df.groupby(by),
+        df=ROWS,
+        returns=Groups(aggregate),
+    )
 
 
-def largest(frame: Any) -> Any:
-    return frame.groupby(["city", "count"], observed=True)["value"].max()
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+@pytest.mark.parametrize("keys", [("key",), ("other", "key")])
+@pytest.mark.parametrize("columns", ["x", ["x", "n"]])
+def test_groups_are_combined_by_their_aggregate(aggregate: str, keys: Any, columns: Any) -> None:
+    by = grouped(aggregate, *keys, columns=columns)
+    chosen = FRAME.groupby([*keys] if len(keys) > 1 else keys[0])
+    expected = getattr(chosen if aggregate == "size" else chosen[columns], aggregate)()
+    same(by(FRAME), expected)
+    for batch in (1, 4, 100):
+        with options(batch=batch):
+            same(pipeline(by)(FRAME), expected, rtol=1e-12)
+            few = pipeline(lambda df: by(large(df, 1.9)))(FRAME)
+            same(few, by(large(FRAME, 1.9)), rtol=1e-12)
+    with split([FRAME[:4], FRAME[4:4], FRAME[4:]]) as parts:
+        same(pipeline(by)(parts), expected, rtol=1e-12)
 
 
-def with_places(frame: Any, places: Any) -> Any:
-    return frame.merge(places, on="city", how="left")
-
-
-def total(frame: Any) -> Any:
-    return int(frame["count"].sum())
+@given(
+    keys=st.lists(st.integers(0, 5), min_size=1, max_size=40),
+    aggregate=st.sampled_from(AGGREGATES),
+    dtype=st.sampled_from(["i4", "f8", "i8", "f4"]),
+    batch=st.integers(1, 41),
+)
+def test_the_law_of_groups(keys: list[int], aggregate: str, dtype: str, batch: int) -> None:
+    frame = pd.DataFrame({"key": keys, "x": np.arange(len(keys)).astype(dtype)})
+    frame.loc[frame["key"] == 3, "key"] = 7
+    by = grouped(aggregate, "key")
+    with options(batch=batch, threads=1):
+        same(pipeline(by)(frame), by(frame), rtol=0 if dtype[0] == "i" else 1e-6)
 
 
 @pytest.mark.parametrize(
-    ("fn", "returns"),
+    "wrong",
     [
-        (cleaned, Rows()),
-        (by_city, Groups("sum")),
-        (largest, Groups("max")),
-        (total, Reduction(merge=operator.add)),
+        lambda df: df.groupby("key")["x"].sum(),
+        lambda df: df.groupby("key", sort=False)["x"],
+        lambda df: df.groupby("key", as_index=False)["x"],
+        lambda df: df["x"],
+        lambda df: None,
     ],
 )
-def test_annotated_functions_of_frames(fn: Any, returns: Any) -> None:
-    check_splittable(splittable(fn, frame=Rows(), returns=returns), FRAME)
+def test_other_results_than_group_bys_are_refused(wrong: Any) -> None:
+    with pytest.raises(AnnotationError, match=r"(?s)group"):
+        pipeline(splittable(wrong, df=ROWS, returns=Groups("sum")))(FRAME)
 
 
-def test_filters_keep_their_labels_and_chain() -> None:
-    keep = splittable(filtered, frame=Rows(), returns=unknown)
-    clean = splittable(cleaned, frame=Rows(), returns=Rows())
-    add_places = splittable(with_places, frame=Rows(), places=broadcast, returns=unknown)
-    check_splittable(keep, FRAME)
-    with options(batch=2):
-        found = pipeline(lambda frame: clean(keep(clean(frame))))(FRAME)
-        merged = pipeline(add_places)(FRAME, PLACES)
-    pd.testing.assert_frame_equal(found, cleaned(filtered(cleaned(FRAME))))
-    pd.testing.assert_frame_equal(merged.reset_index(drop=True), with_places(FRAME, PLACES))
-
-
-@pytest.fixture
-def older_pandas(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(pd, "__version__", "2.3.3")
-    lazy._frame_classes.cache_clear()
-    yield
-    monkeypatch.undo()
-    lazy._frame_classes.cache_clear()
-
-
-def test_threads_of_frames_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    frame = pd.DataFrame({"x": np.zeros(5_000_000, "i1")})  # they share the interpreter lock
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(16), raising=False)
-    assert " 4 threads" in explain(lambda df: df["x"] + 1, frame)
-    assert " 16 threads" in explain(lambda x: x + 1, frame["x"].to_numpy())
-    with options(threads=8, batch=1000):
-        assert " 8 threads" in explain(lambda df: df["x"] + 1, frame)
-
-
-@pytest.mark.parametrize(("version", "repeated"), [("3.0.6", 1), ("3.1.1", 3)])
-def test_inner_merges_of_repeated_keys(
-    version: str, repeated: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[int] = []
-    merge = pd.DataFrame.merge
-
-    def counted(left: Any, *args: Any, **kwargs: Any) -> Any:
-        calls.append(len(left))
-        return merge(left, *args, **kwargs)
-
-    def joined(frame: Any, places: Any) -> Any:
-        return frame[["city"]].merge(places, on="city")
-
-    monkeypatch.setattr(pd, "__version__", version)
-    monkeypatch.setattr(pd.DataFrame, "merge", counted)
-    for places, expected in ((PLACES, 3), (pd.concat([PLACES, PLACES]), repeated)):
-        calls.clear()
-        with options(batch=2, threads=1):
-            found = pipeline(joined)(FRAME[:6], places)
-        pd.testing.assert_frame_equal(found, merge(FRAME[:6][["city"]], places, on="city"))
-        # The order may be another one before pandas 3.1; then it runs on all rows.
-        assert len([rows for rows in calls if rows]) == expected
-
-
-@pytest.mark.usefixtures("older_pandas")
-def test_frames_before_pandas_3_run_plain() -> None:
-    def largest_two(frame: Any) -> Any:
-        assert type(frame) is pd.DataFrame
-        return frame["count"].nlargest(2).tolist()
-
-    with options(batch=2):
-        assert pipeline(largest_two)(FRAME) == [9, 5]
-    with split([FRAME]) as parts, pytest.raises(InvalidArgumentError, match="pandas 3 or later"):
-        pipeline(largest_two)(parts)
-
-
-NULLABLE = pd.DataFrame(
-    {
-        "k": [0, 1, 2] * 4,
-        "n": pd.array([1, None, 2] * 4, dtype="Int64"),
-        "s": pd.array(["a", None, "b"] * 4, dtype="string"),
-    }
-)
-
-
-@pytest.mark.parametrize("column", ["n", "s", "k"])
-def test_sizes_of_groups_have_the_dtype_of_pandas(column: str) -> None:
-    def sizes(frame: Any) -> Any:
-        return frame.groupby("k")[column].size()
-
-    with options(batch=5):
-        pd.testing.assert_series_equal(pipeline(sizes)(NULLABLE), sizes(NULLABLE))
-
-
-@pytest.mark.parametrize("by", ["key", ["key", "kind"]])
-@pytest.mark.parametrize("selection", ["i", "j", ["i", "x"], ["i", "j"], None])
-def test_sums_of_short_integers_have_the_dtype_of_pandas(by: Any, selection: Any) -> None:
-    """Those of pieces may fit no short integer where those of all rows do."""
-    df = pd.DataFrame(
-        {
-            "key": [1.0, 1.0, 1.0, 1.0, np.nan, np.nan, 2.0],
-            "kind": pd.Categorical([*"aaaaba", None], categories=[*"abc"]),
-            "i": np.array([100, 100, -100, -100, 100, 100, 3], "i1"),
-            "j": np.array([200, 200, 200, 200, 200, 200, 3], "i2") * 50,
-            "x": np.array([200, 0, 0, 0, 200, 200, 3], "u1"),
-        }
+def test_several_group_bys_and_means_of_numbers_only() -> None:
+    two = splittable(
+        lambda df: (df.groupby("key")["x"], df.groupby("other")["n"]),
+        df=ROWS,
+        returns=(Groups("mean"), Groups("max")),
     )
-
-    def body(df: Any) -> Any:
-        groups = [df.groupby(by, observed=False), df.groupby(by, as_index=False, sort=False)]
-        return [(each if selection is None else each[selection]).sum() for each in groups]
-
-    df = df.drop(columns="kind") if by == "key" else df
-    for given in (df, split([df[:2], df[2:6], df[6:]])):
-        with options(batch=2):
-            found = pipeline(body)(given)
-        for one, other in zip(found, body(df), strict=True):
-            pd.testing.assert_frame_equal(pd.DataFrame(one), pd.DataFrame(other))
-
-
-def test_counts_of_a_list_of_one_column() -> None:
-    def counts(frame: Any) -> Any:
-        return frame.value_counts(["k"]), frame[["k"]].value_counts()
-
-    with options(batch=5):
-        for found, expected in zip(pipeline(counts)(NULLABLE), counts(NULLABLE), strict=True):
-            pd.testing.assert_series_equal(found, expected)
+    expected = FRAME.groupby("key")["x"].mean(), FRAME.groupby("other")["n"].max()
+    same(two(FRAME), expected)
+    same(pipeline(two)(FRAME), expected, rtol=1e-12)
+    with split([FRAME[:4], FRAME[4:]]) as parts:
+        same(pipeline(two)(parts), expected, rtol=1e-12)
+    with pytest.raises(TypeError, match="mean"):  # of pandas
+        pipeline(grouped("mean", "key", columns="text"))(FRAME)
+    one = splittable(lambda df: df.groupby("key")["x"], df=ROWS, returns=(Groups(), Groups()))
+    with pytest.raises(AnnotationError, match="results"):
+        pipeline(one)(FRAME)
 
 
-def test_changes_of_a_frame_reach_the_array_that_it_shares() -> None:
-    def change(frame: Any) -> None:
-        for at in range(3):
-            frame.iat[at, 0] = -1.0
+def test_pieces_with_columns_in_another_order_are_matched_or_refused() -> None:
+    def turned(df: Any) -> Any:
+        names = ["x", "n"] if df["n"].iloc[0] % 2 else ["n", "x"]
+        return df[names]
 
-    shared = np.zeros((10, 2))
-    with options(batch=5):
-        pipeline(change)(pd.DataFrame(shared, copy=False))
-    np.testing.assert_array_equal(shared[:4, 0], [-1, -1, -1, 0])
+    def renamed(df: Any) -> Any:
+        return df[["x"]].rename(columns={"x": f"x{df['n'].iloc[0]}"})
+
+    turn = splittable(turned, df=ROWS, returns=ROWS)
+    same(pipeline(turn)(FRAME), FRAME[["n", "x"]])
+    with pytest.raises((InvalidArgumentError, AnnotationError), match=r"x0.*x7|x7.*x0"):
+        pipeline(splittable(renamed, df=ROWS, returns=ROWS))(FRAME)
 
 
-@pytest.mark.parametrize("how", ["inner", "left"])
-def test_merges_on_labels_keep_them(how: Any) -> None:
-    left = FRAME[:6].set_index("city")
-    bodies: list[Callable[[Any, Any], Any]] = [
-        lambda one, other: one.merge(other.set_index("city"), on="city", how=how),
-        lambda one, other: one.merge(other, on="city", how=how),
-        lambda one, other: one.reset_index().merge(other.set_index("city"), on=["city"], how=how),
-        lambda one, other: one.merge(other, on="city", how=how)[[other.columns[-1]]].count(),
+OPERANDS = FRAME[["x", "n"]]
+VALUES, COUNTS, TEXTS = FRAME["x"], FRAME["n"], FRAME["text"]
+LOOKUP = pd.DataFrame({"other": [0, 1, 2], "name": ["zero", "one", "two"]})
+
+CALLS: dict[str, tuple[Any, ...]] = {
+    "add": (VALUES, COUNTS),
+    "subtract": (VALUES, 2.0),
+    "multiply": (COUNTS, 3),
+    "divide": (VALUES, COUNTS + 1),
+    "equal": (COUNTS, 4),
+    "greater": (VALUES, 0.5),
+    "less": (VALUES, COUNTS),
+    "invert": (VALUES > 0,),
+    "mask": (VALUES, VALUES > 1, 0.25),
+    "filter": (FRAME, VALUES > 0.5),
+    "str_slice": (TEXTS, 0, 2),
+    "str_contains": (TEXTS, "-3"),
+    "sum": (VALUES,),
+    "unique": (TEXTS,),
+    "join": (FRAME, LOOKUP, "other"),
+}
+
+
+def test_the_table_has_the_functions_that_the_paper_annotates() -> None:
+    assert {name.rpartition(".")[2] for name in functions_of("pandas")} == CALLS.keys()
+    assert len(CALLS) == 15
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_the_papers_functions(name: str, batch: int) -> None:
+    fn = getattr(module("pandas"), name)
+    arguments = CALLS[name]
+    check(fn, *arguments, batch=batch, rtol=1e-12)
+    cut = [isinstance(each, pd.Series | pd.DataFrame) and each is not LOOKUP for each in arguments]
+    collections = [
+        [each[:4], each[4:4], each[4:15], each[15:]]
+        for each, is_cut in zip(arguments, cut, strict=True)
+        if is_cut
     ]
-    for body in bodies:
-        expected = body(left.copy(), PLACES.copy())
-        with options(batch=2, threads=1):
-            found = pipeline(body)(left.copy(), PLACES.copy())
-        if isinstance(expected, pd.Series):
-            pd.testing.assert_series_equal(found, expected)
-        else:
-            pd.testing.assert_frame_equal(found, expected)
+    rest = [each for each, is_cut in zip(arguments, cut, strict=True) if not is_cut]
+    with split(*collections, partitions_per_location=2) as parts:
+        found = pipeline(fn)(parts, *rest)
+    if isinstance(found, list):
+        found = pd.concat([each for each in found if len(each)])
+    same(found, fn(*arguments), rtol=1e-12)
+
+
+def test_what_the_papers_functions_do() -> None:
+    pandas = module("pandas")
+    same(pandas.filter(FRAME, VALUES > 1), FRAME[VALUES > 1])
+    same(pandas.divide(VALUES, 2), VALUES / 2)
+    assert pandas.sum(COUNTS) == COUNTS.sum()
+    assert [*pandas.unique(COUNTS % 3)] == [0, 1, 2]
+    joined = pandas.join(FRAME, LOOKUP, "other")
+    assert [*joined["name"][:4]] == ["zero", "one", "two", "zero"]
+    assert pandas.concat is pd.concat
+    with pytest.raises(InvalidArgumentError, match="pass 'inner' or 'left'"):
+        pandas.join(FRAME, LOOKUP, "other", how="outer")
+    with pytest.raises(InvalidArgumentError, match="label"):
+        pipeline(pandas.add)(VALUES, VALUES.set_axis(VALUES.index + 1))
+
+
+@given(
+    values=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=50),
+    batch=st.integers(1, 51),
+    name=st.sampled_from(["add", "multiply", "subtract", "less", "sum", "unique", "mask"]),
+)
+def test_the_law_of_the_papers_functions(values: list[int], batch: int, name: str) -> None:
+    series = pd.Series(np.array(values, "i4"), name="s")
+    fn = getattr(module("pandas"), name)
+    rest: tuple[Any, ...] = () if name in ("sum", "unique") else (np.int32(3),)
+    args = (series, series > 2, np.int32(7)) if name == "mask" else (series, *rest)
+    with options(batch=batch, threads=1):
+        same(pipeline(fn)(*args), fn(*args))
+
+
+def test_annotations_of_frames_are_checked() -> None:
+    check_splittable(scaled, FRAME)
+    check_splittable(grouped("mean", "key", columns="n"), FRAME, rtol=1e-12)
+    wrong = splittable(lambda df: df.reset_index(drop=True), df=ROWS, returns=ROWS)
+    with pytest.raises(AnnotationError, match="another result"):
+        check_splittable(wrong, FRAME)

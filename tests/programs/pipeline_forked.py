@@ -1,4 +1,4 @@
-"""Fork before, during and next to a run of a pipeline; processes write what they get."""
+"""Fork in, during and after a pipeline; both processes write what they get."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from spliter.pipeline import Rows, lazy, options, pipeline, splittable
+from spliter.pipeline import Rows, options, pipeline, splittable
 
 N = 100_000
 
 
 def fork(child: Callable[[], Any]) -> None:
-    """Run a function in a forked process, which says what came of it, and wait for that."""
+    """Run a function in a forked process, which writes what it returns, and wait for that."""
     pid = os.fork()
     if pid:
         os.waitpid(pid, 0)
@@ -37,6 +37,7 @@ def write(function: Callable[[], Any]) -> None:
     os.write(sys.stdout.fileno(), f"{result}\n".encode())
 
 
+@pipeline
 def total(x: Any) -> float:
     return float((x * 2).sum())
 
@@ -51,28 +52,9 @@ def with_pending_calls() -> None:
     write(lambda: float(body(np.ones(N))))
 
 
-def next_to_a_run() -> None:
-    runs, forked = threading.Event(), threading.Event()
-
-    def waiting(x: Any) -> Any:
-        if len(x) > 1:  # else to find shape and dtype
-            runs.set()
-            forked.wait(30)
-        return x * 2
-
-    x = lazy(np.ones(N))
-    y = splittable(waiting, x=Rows(), returns=Rows())(x)
-    result: list[float] = []
-    thread = threading.Thread(target=lambda: result.append(float(y.sum())))
-    thread.start()
-    runs.wait(30)
+def after_a_run() -> None:
+    write(lambda: total(np.ones(N)))
     fork(lambda: total(np.ones(N)))
-    fork(lambda: pipeline(total)(np.ones(N)))
-    fork(lambda: np.asarray(y))
-    fork(lambda: x + 1)
-    forked.set()
-    thread.join()
-    write(lambda: result[0])
 
 
 def in_a_batch() -> None:

@@ -26,10 +26,14 @@ from spliter_experiments.pipelines.workload import (
     DASK,
     NUMBA,
     NUMEXPR,
+    OURS,
+    PLAIN,
     POLARS,
     Program,
     Way,
     Workload,
+    as_is,
+    in_batches,
     plain_and_pipeline,
 )
 
@@ -51,9 +55,10 @@ def _fused_ways(program: Program, expression: Way) -> dict[str, Way]:
     return {**_array_ways(program), **fused}
 
 
-def _frame_ways(program: Program) -> dict[str, Way]:
+def _frame_ways(program: Program, by_pieces: Program) -> dict[str, Way]:
     return {
-        **plain_and_pipeline(program),
+        PLAIN: as_is(program),
+        OURS: in_batches(by_pieces),
         POLARS: by_polars(getattr(polars_frames, program.__name__)),
     }
 
@@ -83,12 +88,25 @@ CATALOG: Final = {
     "mkl-haversine": Workload(arrays.PLACES, 8_000_000, mkl.ways(mkl.haversine)),
     "mkl-nbody": Workload(arrays.BODIES, 4_000, mkl.ways(mkl.nbody)),
     "mkl-shallow-water": Workload(arrays.make_water, 1_500, mkl.ways(mkl.shallow_water)),
-    "data-cleaning": Workload(frames.make_zips, 3_000_000, _frame_ways(frames.clean_zips)),
-    "crime-index": Workload(
-        frames.make_cities, 8_000_000, _frame_ways(frames.crime_index), exact=False
+    "data-cleaning": Workload(
+        frames.make_zips, 3_000_000, _frame_ways(frames.clean_zips, frames.distinct_zips)
     ),
-    "births": Workload(frames.read_names, 1_924_665, _frame_ways(frames.birth_analysis)),
-    "movielens": Workload(frames.make_ratings, 1_000_209, _frame_ways(frames.rate_films)),
+    "crime-index": Workload(
+        frames.make_cities,
+        8_000_000,
+        _frame_ways(frames.crime_index, frames.total_index),
+        exact=False,
+    ),
+    "births": Workload(
+        frames.read_names,
+        1_924_665,
+        _frame_ways(frames.birth_analysis, frames.birth_analysis_by_pieces),
+    ),
+    "movielens": Workload(
+        frames.make_ratings,
+        1_000_209,
+        _frame_ways(frames.rate_films, frames.rate_films_by_pieces),
+    ),
     "nashville": Workload(pictures.make_image, IMAGE_LINES, pictures.filtered(pictures.nashville)),
     "gotham": Workload(pictures.make_image, IMAGE_LINES, pictures.filtered(pictures.gotham)),
     "tagging": Workload(tagging.make_texts, 400, tagging.WAYS),

@@ -6,12 +6,15 @@ read is generated in the shapes of the published files, except the names of babi
 
 from __future__ import annotations
 
+import operator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+
+from spliter.pipeline import Groups, Reduction, Rows, splittable
 
 NO_ZIPS: Final = ["NO CLUE", "N/A", "0"]
 """Text in place of a postal code, as in the requests that New York publishes."""
@@ -23,12 +26,16 @@ USERS, FILMS = 6_040, 3_883
 """Users and films of MovieLens 1M."""
 
 
-def clean_zips(zips: pd.Series[Any]) -> Any:
-    """Return the distinct postal codes, five digits each, NaN for what is none."""
+def valid_zips(zips: pd.Series[Any]) -> pd.Series[Any]:
+    """Return postal codes of five digits, NaN for what is none."""
     zips = zips.mask(zips.isin(NO_ZIPS))
     zips = zips.str.slice(0, 5)
-    zips = zips.mask(zips == "00000")
-    return zips.unique()
+    return zips.mask(zips == "00000")
+
+
+def clean_zips(zips: pd.Series[Any]) -> Any:
+    """Return the distinct postal codes."""
+    return valid_zips(zips).unique()
 
 
 def crime_index(cities: pd.DataFrame) -> Any:
@@ -40,21 +47,71 @@ def crime_index(cities: pd.DataFrame) -> Any:
     return index.sum()
 
 
+def births_by_year(names: pd.DataFrame) -> Any:
+    """Group the births by year and sex."""
+    return names.groupby(["year", "sex"])["births"]
+
+
+def common_leslies(names: pd.DataFrame, totals: pd.Series[Any]) -> pd.DataFrame:
+    """Return common names that sound like Leslie, given the births per year and sex."""
+    shares = names.join(totals.rename("total"), on=["year", "sex"])
+    common = shares[shares["births"] / shares["total"] > 1e-5]
+    return common[common["name"].str.lower().str.contains("lesl", regex=False)]
+
+
 def birth_analysis(names: pd.DataFrame) -> Any:
     """Return the births per year and sex of common names that sound like Leslie."""
-    totals = names.groupby(["year", "sex"], as_index=False)["births"].sum()
-    shares = names.merge(totals, on=["year", "sex"], suffixes=("", "_total"))
-    common = shares[shares["births"] / shares["births_total"] > 1e-5]
-    leslies = common[common["name"].str.lower().str.contains("lesl", regex=False)]
-    return leslies.groupby(["year", "sex"])["births"].sum()
+    totals = births_by_year(names).sum()
+    return births_by_year(common_leslies(names, totals)).sum()
+
+
+def ratings_by_film(ratings: pd.DataFrame, users: pd.DataFrame, films: pd.DataFrame) -> Any:
+    """Group the ratings by title and gender, and by title."""
+    rated = ratings.merge(users, on="user").merge(films, on="film")
+    return rated.groupby(["title", "gender"])["rating"], rated.groupby("title")["rating"]
 
 
 def rate_films(ratings: pd.DataFrame, users: pd.DataFrame, films: pd.DataFrame) -> Any:
     """Return the mean ratings of the films with many of them, per title and gender."""
-    rated = ratings.merge(users, on="user").merge(films, on="film")
-    means = rated.groupby(["title", "gender"])["rating"].mean().unstack()
-    counts = rated.groupby("title")["rating"].count()
-    return means[counts >= FEWEST_RATINGS]
+    both, titles = ratings_by_film(ratings, users, films)
+    return both.mean().unstack()[titles.count() >= FEWEST_RATINGS]
+
+
+# What is above, as a pipeline: functions of rows and group-bys are annotated as a whole.
+
+distinct_zips = splittable(
+    clean_zips,
+    zips=Rows(),
+    returns=Reduction(
+        merge=lambda one, other: pd.unique(pd.concat([pd.Series(one), pd.Series(other)]))
+    ),
+)
+total_index = splittable(
+    crime_index, cities=Rows(), returns=Reduction(merge=operator.add, commutative=True)
+)
+total_births = splittable(births_by_year, names=Rows(), returns=Groups("sum"))
+
+
+@splittable(names=Rows(), returns=Groups("sum"))
+def births_of_leslies(names: pd.DataFrame, totals: pd.Series[Any]) -> Any:
+    """Group the births of those names by year and sex."""
+    return births_by_year(common_leslies(names, totals))
+
+
+def birth_analysis_by_pieces(names: pd.DataFrame) -> Any:
+    """Return what `birth_analysis` does."""
+    return births_of_leslies(names, total_births(names))
+
+
+means_and_counts = splittable(
+    ratings_by_film, ratings=Rows(), returns=(Groups("mean"), Groups("count"))
+)
+
+
+def rate_films_by_pieces(ratings: pd.DataFrame, users: pd.DataFrame, films: pd.DataFrame) -> Any:
+    """Return what `rate_films` does."""
+    means, counts = means_and_counts(ratings, users, films)
+    return means.unstack()[counts >= FEWEST_RATINGS]
 
 
 def make_zips(rows: int, seed: int) -> list[Any]:

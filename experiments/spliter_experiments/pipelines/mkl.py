@@ -38,6 +38,7 @@ from spliter_experiments.pipelines.workload import (
 )
 
 ROWS: Final = Rows()
+LIKE_X: Final = Rows(like="x", dtype=np.float64)
 
 
 @functools.cache
@@ -61,11 +62,11 @@ def _call(name: str, *operands: Array, numbers: tuple[float, ...] = ()) -> Array
 
 
 def _unary(name: str) -> Program:
-    return splittable(lambda x: _call(name, x), x=ROWS, returns=ROWS)
+    return splittable(lambda x: _call(name, x), x=ROWS, returns=LIKE_X)
 
 
 def _binary(name: str) -> Program:
-    return splittable(lambda x, y: _call(name, x, y), x=ROWS, y=ROWS, returns=ROWS)
+    return splittable(lambda x, y: _call(name, x, y), x=ROWS, y=ROWS, returns=LIKE_X)
 
 
 sqrt, ln, exp, erf, sin, cos, asin = map(
@@ -74,7 +75,7 @@ sqrt, ln, exp, erf, sin, cos, asin = map(
 add, sub, mul, div = map(_binary, ("vdAdd", "vdSub", "vdMul", "vdDiv"))
 
 
-@splittable(x=ROWS, returns=ROWS)
+@splittable(x=ROWS, returns=LIKE_X)
 def affine(x: Array, factor: float, term: float = 0.0) -> Array:
     """Return ``factor * x + term``."""
     return _call("vdLinearFrac", x, x, numbers=(factor, term, 0.0, 1.0))

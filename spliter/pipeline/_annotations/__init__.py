@@ -13,9 +13,12 @@ from importlib import metadata
 from typing import Any, Final
 
 from spliter._errors import AnnotationError
-from spliter.pipeline._annotations import skimage
+from spliter.pipeline._annotations import pandas, skimage
 
-TABLES: Final = {"skimage": skimage.FUNCTIONS}
+TABLES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "skimage": skimage.FUNCTIONS,
+    "pandas": pandas.FUNCTIONS,
+}
 """Annotations of a library's functions that come with this package."""
 
 GROUP: Final = "spliter.annotations"
@@ -23,18 +26,13 @@ GROUP: Final = "spliter.annotations"
 
 
 @functools.cache
-def functions_of(library: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the annotations of a library's functions, by their full names.
-
-    Parameters
-    ----------
-    library : str
-        Top-level module, such as ``"skimage"``.
-    """
+def functions_of(library: str) -> Mapping[str, Any]:
+    """Return the annotations of a library's functions, by their full names."""
     found = dict(TABLES.get(library, {}))
     for point in metadata.entry_points(group=GROUP, name=library):
         table = point.load()
-        if not isinstance(table, Mapping) or not all(map(_is_annotation, table.values())):
+        rows = table.values() if isinstance(table, Mapping) else [None]
+        if not all(isinstance(each, Mapping) and "returns" in each for each in rows):
             raise AnnotationError(
                 f"the entry point {point.name} of {GROUP}, which is {point.value}, must be a dict "
                 "from full names of functions to dicts of the arguments of splittable, such as "
@@ -42,7 +40,3 @@ def functions_of(library: str) -> Mapping[str, Mapping[str, Any]]:
             )
         found.update(table)
     return found
-
-
-def _is_annotation(value: Any) -> bool:
-    return isinstance(value, Mapping) and "returns" in value

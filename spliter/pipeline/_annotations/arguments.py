@@ -5,53 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from spliter.pipeline._calls.calls import Annotation
-
-
-class FunctionAnnotation(Annotation, Protocol):
-    """How a function of NumPy may be cut, in the calls of which that is known."""
-
-    data: tuple[str | int, ...]
-    """Positions and names of the arguments that are cut."""
-
-    positional: int
-    """Number of the first arguments, which a call must have."""
-
-    options: frozenset[str]
-    """Names of the other arguments that a call may have."""
-
 
 def arguments_of(
-    fn: Callable[..., Any],
-    annotation: FunctionAnnotation,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    fn: Callable[..., Any], annotation: Any, args: Any, kwargs: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Return the arguments of a call as its annotation reads them; ``None`` if it reads no such.
 
-    Parameters
-    ----------
-    fn : callable
-    annotation : FunctionAnnotation
-    args, kwargs
-        Arguments, as the program passes them.
-
-    Returns
-    -------
-    args, kwargs
-        The first ones by position, and the others by name, without those that are the default.
-
-    Examples
-    --------
-    >>> from spliter.pipeline._annotations.numpy import FUNCTIONS
-    >>> arguments_of(np.sum, FUNCTIONS[np.sum], ("array", 0), {"keepdims": True})
-    (('array',), {'axis': 0, 'keepdims': True})
-    >>> arguments_of(np.sum, FUNCTIONS[np.sum], ("array",), {"initial": 1}) is None
-    True
+    The first ones come by position, and the others by name, without those that are the default.
     """
     if len(args) == annotation.positional and not kwargs:
         return tuple(_as_array(annotation, *each) for each in enumerate(args)), kwargs
@@ -71,7 +35,7 @@ def arguments_of(
     return positional, {name: _as_array(annotation, name, each) for name, each in others.items()}
 
 
-def _as_array(annotation: FunctionAnnotation, at: str | int, value: Any) -> Any:
+def _as_array(annotation: Any, at: str | int, value: Any) -> Any:
     """Return an array in place of a list that is cut."""
     is_list = type(value) in (list, tuple) and at in annotation.data
     return np.asarray(value) if is_list else value

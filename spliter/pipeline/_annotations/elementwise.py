@@ -4,34 +4,19 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
+from spliter._errors import AnnotationError
 from spliter.pipeline._calls.calls import Call, Node, Typing, UnforeseenResultError
 from spliter.pipeline._calls.metas import DTYPES, ArrayMeta, Meta, Shape
-from spliter.pipeline._calls.split_types import SplitType, Unknown, axis, broadcast
-
-MIN_EXTENT: Final = 64
-"""Arrays of several axes are cut along the first axis in memory that has as many items; with fewer,
-a batch of one item may not fit the cache."""
-
+from spliter.pipeline._calls.split_types import ROWS, SplitType, Unknown, broadcast
 
 CONTIGUOUS_ONLY: Final = frozenset({np.isnan, np.isfinite, np.isinf, np.signbit})
 """Ufuncs that, with NumPy 2.4, leave items of ``out`` unwritten over which they pass in strides."""
-
-INEXACT: Final = frozenset(
-    {getattr(np, name) for name in (
-        *("arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cbrt", "cos"),
-        *("cosh", "exp", "exp2", "expm1", "float_power", "hypot", "log", "log10", "log1p", "log2"),
-        *("logaddexp", "logaddexp2", "power", "sin", "sinh", "tan", "tanh"),
-    )} | {operator.pow}
-)  # fmt: skip
-"""Functions of reals that NumPy computes in one of two ways, by strides and buffers, whose last
-bits differ; those of complex numbers all are."""
-
-POWERS: Final = (np.power, operator.pow)
 
 CACHED: Final = 1024
 """Shapes and dtypes of calls whose results are remembered: those of a few long programs."""
@@ -40,17 +25,10 @@ CACHED: Final = 1024
 class Elementwise:
     """Functions whose result has, at each position, what follows from the inputs there.
 
-    Parameters
-    ----------
-    data : tuple of str or int
-        Names (of keywords) and positions of the arguments that are cut; all if it is empty.
-    options : str
-        Names, between spaces, of the arguments that a call may have; of functions of NumPy only.
-    positional : int
-        Number of the first arguments, which a call must have.
+    `data` names the arguments that are cut (positions and keywords; all if it is empty), `options`
+    the others that a call may have, and the first `positional` ones are those that it must have.
     """
 
-    is_users = False
     scratch = True
 
     def __init__(
@@ -61,39 +39,24 @@ class Elementwise:
         self.positional = positional
 
     def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return one typing for each axis of the result."""
+        """Return the typing by rows of the result, if there is one."""
         cut = self._cut_inputs(call)
-        if not all(isinstance(node.meta, ArrayMeta) for node in cut):
+        if any(node.meta is None for node in cut) or any(isinstance(k, Unknown) for k in known):
+            return _of_rows(call, cut, known)
+        is_whole = call.fn in (np.power, operator.pow) and _has_few_exponents(call)
+        if is_whole or not all(is_in_order(node.data) for node in cut):
             return ()
-        tokens = {kind for kind in known if isinstance(kind, Unknown)}
-        if tokens:
-            return _of_unknown(call, cut, known, tokens)
         shapes = tuple([_shape_of(node) if node in cut else None for node in call.inputs])
-        arrays = [node for node in cut if isinstance(node.data, np.ndarray)]
-        matrices = [node for node in arrays if node.data.ndim > 1]
-        if any(_varies(call.fn, node.data) for node in arrays):
-            return ()
-        if call.fn in POWERS and _has_few_exponents(call):
-            return ()
-        axes = _axes_in_memory(matrices, cut) if matrices else None
-        return _typings_along_axes(shapes, len(call.outputs), axes)
+        return _by_rows(shapes, len(call.outputs))
 
     def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return the broadcast shape, and the dtype that the function gives for one element."""
+        """Return the broadcast shape, and the dtypes that the function gives for one element."""
         cut = self._cut_inputs(call)
-        metas = [node.meta for node in cut]
-        if not all(isinstance(meta, ArrayMeta) for meta in metas):
-            return (None,)
-        try:
-            shape = broadcast_shape(tuple(map(_shape_of, cut)))
-        except ValueError:
-            args, kwargs = call.filled(stand_in)
-            call.fn(*args, **kwargs)  # raises the error of the plain program
-            raise
-        try:
-            return (meta_by_example(call, shape),)
-        except (TypeError, ValueError):  # the values of the example are arbitrary
-            raise UnforeseenResultError from None
+        if any(node.meta is None for node in cut):
+            return (None,) * getattr(call.fn, "nout", 1)
+        shape = broadcast_shape(tuple(map(_shape_of, cut)))
+        exact = all(node.meta is not None and node.meta.exact for node in call.inputs)
+        return tuple([ArrayMeta(shape, dtype, exact) for dtype in dtypes_of(call)])
 
     def _cut_inputs(self, call: Call) -> Sequence[Node]:
         if not self.data:
@@ -107,131 +70,24 @@ def _has_few_exponents(call: Call) -> bool:
     """Return whether an exponent stands for several elements: NumPy squares by some that are 2."""
     base, exponent = (_shape_of(each) if isinstance(each, Node) else () for each in call.args)
     data = call.args[1].data if exponent else None
-    return exponent != () and (exponent != base or (data is not None and 0 in data.strides))
+    is_repeated = isinstance(data, np.ndarray) and 0 in data.strides
+    return exponent != () and (is_repeated or exponent != broadcast_shape((base, exponent)))
 
 
-def _varies(fn: Callable[..., Any], array: Any) -> bool:
-    """Return whether the last bits of a function of an array depend on how it is cut."""
-    kind = array.dtype.kind
-    if not array.ndim or (fn not in INEXACT and kind != "c"):
+def is_in_order(data: Any) -> bool:
+    """Return whether an array is in C order: of others, some functions have other last bits."""
+    if not isinstance(data, np.ndarray) or not data.ndim:
+        return True
+    strides = [stride for stride, n in zip(data.strides, data.shape, strict=True) if n > 1]
+    if any(stride < 0 for stride in strides) or strides != sorted(strides, reverse=True):
         return False
-    is_table = array.ndim > 1 and (kind == "c" or array.dtype == np.float16)
-    return min(array.strides) < 0 or (is_table and not array.flags.forc)
-
-
-class Like(Elementwise):
-    """Functions whose result is an array of the shape of the first argument, also without axes."""
-
-    def typings(self, call: Call, known: tuple[SplitType | None, ...]) -> Iterable[Typing]:
-        """Return one typing for each axis, unless another argument has more."""
-        return () if self.metas(call) == (None,) else super().typings(call, known)
-
-    def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return the meta, unless there are no axes, as lazy values without axes are numbers."""
-        (meta,) = super().metas(call)
-        shape = _shape_of(call.args[0])
-        return (meta if isinstance(meta, ArrayMeta) and meta.shape == shape != () else None,)
-
-
-class Ufunc(Elementwise):
-    """Ufuncs without a signature, called as functions."""
-
-    def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return the broadcast shape and the dtypes that the ufunc resolves."""
-        if any(node.meta is None for node in call.inputs):  # in a task, of a block without rows
-            return (None,) * cast(np.ufunc, call.fn).nout
-        operands = [each.meta if isinstance(each, Node) else dtype_of(each) for each in call.args]
-        others = tuple([each.meta for each in call.kwargs.values() if isinstance(each, Node)])
-        into = None if call.into is None else call.into.meta
-        options = call.kwargs.get("casting"), call.kwargs.get("dtype")
-        if any(type(each) is int and not 0 <= each < 128 for each in call.args):
-            _try_example(call)  # raises, if a dtype cannot hold it
-        try:
-            return _metas_of_ufunc(call.fn, tuple(operands), others, into, *options)
-        except ValueError:
-            if all(cast(ArrayMeta, node.meta).is_known for node in call.inputs):
-                call.fn(*map(stand_in, call.args))  # raises the error of the plain program
-            raise
-        except TypeError:
-            results = _try_example(call)
-            if into is not None:
-                raise
-            # Dtypes with parameters, such as dates.
-            shape = broadcast_shape(tuple(map(_shape_of, call.inputs)))
-            results = results if isinstance(results, tuple) else (results,)
-            return tuple(ArrayMeta(shape, each.dtype, exact=False) for each in results)
-
-
-def _try_example(call: Call) -> Any:
-    """Run a ufunc on arrays of one element; raises what the plain program raises."""
-    given = {name: value for name, value in call.kwargs.items() if name != "where"}
-    with np.errstate(all="ignore"):
-        return call.fn(*map(example_of, call.args), **given)
-
-
-class Assign(Elementwise):
-    """Assignments to elements: the first argument is changed in place."""
-
-    def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return nothing: there is no result."""
-        _check_fit(call)
-        return ()
-
-
-class Assigned(Elementwise):
-    """Assignments to elements of a value that is pending: the result is a changed copy."""
-
-    def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return the meta of the copy."""
-        _check_fit(call)
-        return super().metas(call)
-
-
-def _check_fit(call: Call) -> None:
-    """Raise if a value cannot be assigned to a target, the arguments of a call."""
-    target, shape = map(_shape_of, call.args[:2])
-    try:
-        pairs = [*zip(broadcast_shape((target, shape)), target, strict=True)]
-    except ValueError:
-        fits = False
-    else:
-        fits = all(one == other or None in (one, other) for one, other in pairs)
-    if not fits:
-        shapes = f"{shape} into shape {target}".replace(", ", ",").replace("None", "n")
-        raise ValueError(f"could not broadcast input array from shape {shapes}")
-
-
-class Astype(Elementwise):
-    """``ndarray.astype``."""
-
-    def metas(self, call: Call) -> tuple[Meta, ...]:
-        """Return the same shape, and the dtype that was asked for."""
-        meta = cast(ArrayMeta, call.inputs[0].meta)
-        dtype = np.empty(0, meta.dtype).astype(call.args[1], **call.kwargs).dtype  # or an error
-        return (meta._replace(dtype=dtype),)
+    has_gaps = data.ndim > 1 and not data.flags.c_contiguous
+    return not (has_gaps and (data.dtype.kind == "c" or data.dtype == np.float16))
 
 
 @functools.lru_cache(CACHED)
 def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
-    """Return the shape of the result of an elementwise function.
-
-    Parameters
-    ----------
-    shapes : tuple of tuple
-        May contain ``None`` for unknown lengths.
-
-    Raises
-    ------
-    ValueError
-        If the shapes cannot be broadcast.
-
-    Examples
-    --------
-    >>> broadcast_shape(((4, 1), (3,)))
-    (4, 3)
-    >>> broadcast_shape(((None, 3), (3,)))
-    (None, 3)
-    """
+    """Return the shape of the result of an elementwise function."""
     distinct = set(shapes)
     if len(distinct) == 1:
         return shapes[0]
@@ -249,138 +105,122 @@ def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
     return tuple(result)
 
 
-def example_of(value: Any) -> Any:
-    """Return an array of one element like a value; the value itself if it is no pending array."""
-    if not isinstance(value, Node) or not isinstance(value.meta, ArrayMeta):
-        return value.data if isinstance(value, Node) else value
-    return np.ones((1,) * len(value.meta.shape), value.meta.dtype)
+def dtypes_of(call: Call) -> tuple[np.dtype[Any], ...]:
+    """Return the dtypes of results, which are those for arrays of one element."""
+    args = tuple(map(_example, call.args))
+    kwargs = [
+        (k, _example(each) if type(each) is Node else each) for k, each in call.kwargs.items()
+    ]
+    has_hash = all(isinstance(each, Hashable) for each in (*args, *[each for _, each in kwargs]))
+    find = _dtypes if has_hash else _dtypes.__wrapped__
+    return find(call.fn, args, tuple(kwargs))
 
 
-def meta_by_example(call: Call, shape: Shape) -> ArrayMeta:
-    """Return a meta with the dtype that a call gives for arrays of one element.
+class _Like(NamedTuple):
+    """What the dtype of a result depends on: axes and dtype of an array, type of a number."""
 
-    Parameters
-    ----------
-    call : Call
-    shape : tuple
-        Shape of the result.
-    """
-    args, kwargs = call.filled(example_of)
-    kwargs.pop("ddof", None)  # one element has no variance, of which there is a warning
-    with np.errstate(all="ignore"):
-        dtype = np.asarray(call.fn(*args, **kwargs)).dtype
-    exact = all(isinstance(node.meta, ArrayMeta) and node.meta.exact for node in call.inputs)
-    return ArrayMeta(shape, dtype, exact)
+    ndim: int | None
+    dtype: Any
+
+    @property
+    def example(self) -> Any:
+        """An array of one element, or the number one."""
+        return self.dtype(1) if self.ndim is None else np.ones((1,) * self.ndim, self.dtype)
 
 
-def _has_room(place: Shape, shape: Shape) -> bool:
-    """Return whether a place has the shape of a result, as far as that is known."""
-    pairs = zip(place, shape, strict=False)
-    return len(place) == len(shape) and all(want in (None, extent) for extent, want in pairs)
+def _example(value: Any) -> Any:
+    if isinstance(value, Node):
+        return value.data if value.meta is None else _Like(len(value.meta.shape), value.meta.dtype)
+    is_any = type(value) in (float, complex) or (type(value) is int and 0 <= value < 128)
+    return _Like(None, type(value)) if is_any else value
 
 
 @functools.lru_cache(CACHED)
-def _metas_of_ufunc(
-    ufunc: np.ufunc,
-    operands: tuple[Any, ...],
-    others: tuple[ArrayMeta, ...],
-    into: ArrayMeta | None,
-    casting: Any,
-    dtype: Any,
-) -> tuple[ArrayMeta, ...]:
-    """Return the metas of the results of a ufunc, given those or the dtypes of its operands."""
-    options: dict[str, Any] = {} if casting is None else {"casting": casting}
-    if dtype is not None:
-        options["signature"] = (None,) * ufunc.nin + (np.dtype(dtype),) * ufunc.nout
-    given = [getattr(each, "dtype", each) for each in operands[: ufunc.nin]]
-    outs = (into and into.dtype, *(None,) * (ufunc.nout - 1))
-    dtypes = ufunc.resolve_dtypes((*given, *outs), **options)
-    if any(each.kind not in DTYPES for each in dtypes):
+def _dtypes(fn: Any, args: tuple[Any, ...], kwargs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the dtypes of results, given what stands for the arguments."""
+
+    def made(value: Any) -> Any:
+        return value.example if type(value) is _Like else value
+
+    try:
+        with np.errstate(all="ignore"):
+            results = fn(*map(made, args), **{name: made(each) for name, each in kwargs})
+    except (TypeError, ValueError):
+        if isinstance(fn, np.ufunc):
+            raise  # what the plain program raises
+        raise UnforeseenResultError from None  # the values of the example are arbitrary
+    dtypes = [np.asarray(each).dtype for each in (results if type(results) is tuple else [results])]
+    if any(dtype.kind not in DTYPES for dtype in dtypes):
         raise UnforeseenResultError  # objects, such as None, may have no such operator
-    arrays = [each for each in (*operands, *others, into) if isinstance(each, ArrayMeta)]
-    shape = broadcast_shape(tuple([each.shape for each in arrays]))
-    if into is not None and not _has_room(into.shape, shape):
-        raise ValueError(
-            f"non-broadcastable output operand with shape {into.shape} doesn't match the "
-            f"broadcast shape {shape}"
-        )
-    if into is not None:
-        return (into,)
-    exact = all(each.exact for each in arrays)
-    return tuple([ArrayMeta(shape, each, exact) for each in dtypes[ufunc.nin :]])
+    return tuple(dtypes)
 
 
 @functools.lru_cache(CACHED)
-def _typings_along_axes(
-    shapes: tuple[Shape | None, ...], outputs: int, order: tuple[int, ...] | None
-) -> tuple[Typing, ...]:
-    """Return a typing for each axis of the result, the best one first.
-
-    Parameters
-    ----------
-    shapes : tuple of tuple or None
-        Shapes of the inputs; ``None`` for those that are not cut.
-    outputs : int
-        Number of results.
-    order : tuple of int or None
-        The axes of the result in memory, the one with the largest stride first; ``None`` for C.
-    """
+def _by_rows(shapes: tuple[Shape | None, ...], outputs: int) -> tuple[Typing, ...]:
+    """Return the typing of inputs of some shapes, of which those that are ``None`` are not cut."""
     try:
         shape = broadcast_shape(tuple(each for each in shapes if each is not None))
     except ValueError:
         return ()  # of lengths that were not known at the call, which raises it
-    if None in shape or 0 in shape:
+    if not shape or None in shape or 0 in shape:
         return ()
-    extents = cast(tuple[int, ...], shape)
-    axes = list(order or range(len(extents)))
-    axes.sort(key=lambda at: extents[at] < MIN_EXTENT and len(extents) > 1)
-    return tuple(
-        Typing(
-            tuple(_type_along(each, at - len(extents), extents[at]) for each in shapes),
-            (axis(at),) * outputs,
-            extents[at],
-        )
-        for at in axes
-    )
+    same = [
+        each is not None and (len(each), *each[:1]) == (len(shape), shape[0]) for each in shapes
+    ]
+    inputs: tuple[SplitType, ...] = tuple([ROWS if is_cut else broadcast for is_cut in same])
+    return (Typing(inputs, (ROWS,) * outputs, shape[0]),)
 
 
-def _axes_in_memory(matrices: Iterable[Node], nodes: Iterable[Node]) -> tuple[int, ...] | None:
-    """Return the order of all arrays with as many axes as the result; ``None`` if they differ."""
-    ndim = max(len(_shape_of(node)) for node in nodes)
-    orders = {axes_of(node.data.strides) for node in matrices if node.data.ndim == ndim}
-    return orders.pop() if len(orders) == 1 else None
+@dataclass(frozen=True)
+class OfEqualAxes:
+    """An elementwise function of pieces, some undeclared: it must not broadcast rows."""
+
+    fn: Callable[..., Any]
+    cut: tuple[int | str, ...]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        numbers = {np.ndim(args[at] if isinstance(at, int) else kwargs[at]) for at in self.cut}
+        if len(numbers) > 1:
+            raise AnnotationError(
+                f"{getattr(self.fn, '__name__', self.fn)} got arrays of {min(numbers)} and of "
+                f"{max(numbers)} axes, of one of which the annotation declares nothing; declare "
+                "it: Rows(like=...) or Rows(dtype=..., shape=...)"
+            )
+        return self.fn(*args, **kwargs)
 
 
-def axes_of(strides: Sequence[int]) -> tuple[int, ...]:
-    """Return axes from the one with the largest stride to that with the smallest."""
-    return tuple(sorted(range(len(strides)), key=lambda axis: -abs(strides[axis])))
-
-
-def _type_along(shape: Shape | None, at: int, extent: int) -> SplitType:
-    """Return how an input is cut if the result is cut along an axis, counted from the last one."""
-    if shape is None or len(shape) < -at or (shape[at] == 1 and extent != 1):
-        return broadcast
-    return axis(len(shape) + at)
-
-
-def _of_unknown(
-    call: Call, cut: Sequence[Node], known: Sequence[SplitType | None], tokens: set[Unknown]
+def _of_rows(
+    call: Call, cut: Sequence[Node], known: Sequence[SplitType | None]
 ) -> Iterator[Typing]:
-    """Yield the typing of inputs of which some have pieces of unknown lengths."""
-    if len(tokens) > 1 or not cut:
+    """Yield the typing of inputs some of which the stage makes with rows that nobody has counted.
+
+    Or they are results that an annotation does not declare: these meet rows or numbers only.
+    """
+    kinds = {kind for kind in known if kind is not None}
+    rows = next(iter(kinds), broadcast)
+    if len(kinds) > 1 or not (isinstance(rows, Unknown) or rows == ROWS):
         return
-    (token,) = tokens
-    ndim = max(len(_shape_of(node)) for node in cut)
+    is_opaque = any(node.meta is None for node in cut)
+    ndim = max(len(node.meta.shape) for node in cut if node.meta) if not is_opaque else 0
+    lengths: set[int | None] = set()
     inputs: list[SplitType] = []
     for node, kind in zip(call.inputs, known, strict=True):
-        shape = _shape_of(node)
-        if kind == token and len(shape) == ndim:
-            inputs.append(token)
-        elif kind is None and (len(shape) < ndim or shape[0] == 1):
-            inputs.append(broadcast)
-        else:
+        shape = () if node.meta is None else node.meta.shape
+        is_rows = kind is not None
+        if is_rows and len(shape) < ndim:
             return
-    yield Typing(tuple(inputs), (token,) * len(call.outputs), None)
+        if not is_rows and node in cut and (node.meta is None or shape):
+            is_rows = is_opaque and rows == ROWS and node.meta is not None and node.data is not None
+            lengths |= {shape[0]} if is_rows else set()
+            if not is_rows and (is_opaque or (len(shape) == ndim and shape[0] != 1)):
+                return
+        inputs.append(rows if is_rows else broadcast)
+    if len(lengths) <= 1:
+        keys = tuple([key for key, each in zip(call.keys, inputs, strict=True) if each == rows])
+        fn = OfEqualAxes(call.fn, keys) if is_opaque else None
+        outputs = (rows,) * len(call.outputs)
+        yield Typing(tuple(inputs), outputs, next(iter(lengths), None), fn, is_checked=is_opaque)
 
 
 def _shape_of(value: Any) -> Shape:
@@ -396,31 +236,5 @@ def dtype_of(value: Any) -> Any:
     return np.asarray(value).dtype
 
 
-def stand_in(value: Any) -> Any:
-    """Return an array like a pending one that takes no memory; other values unchanged."""
-    if not isinstance(value, Node) or not isinstance(value.meta, ArrayMeta):
-        return value
-    shape = tuple(1 if extent is None else extent for extent in value.meta.shape)
-    return np.broadcast_to(np.ones((), value.meta.dtype), shape)
-
-
-def assign(target: Any, value: Any, where: Any = True) -> None:
-    """Set elements of an array, as ``target[where] = value`` does."""
-    if where is True:
-        target[...] = value
-    else:
-        np.copyto(target, value, casting="unsafe", where=where)
-
-
-def assigned(target: Any, value: Any, where: Any = True) -> Any:
-    """Return a copy of an array with elements set."""
-    result = target.copy("K")
-    assign(result, value, where)
-    return result
-
-
 ELEMENTWISE: Final = Elementwise()
-UFUNC: Final = Ufunc()
-ASSIGN: Final = Assign()
-ASSIGNED: Final = Assigned()
-ASTYPE: Final = Astype()
+ASTYPE: Final = Elementwise((0,))

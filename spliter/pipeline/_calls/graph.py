@@ -1,216 +1,134 @@
-"""Pending calls of values that have met in a call, in program order.
+"""The pending calls of one pipeline, in program order, and its first error.
 
-That order counts, as calls may change arrays in place. There is no global graph: each pipeline has
-one, and values know theirs.
+There is no global graph: each pipeline has one, and values know theirs. All values of a graph
+belong to the thread that runs the body.
 """
 
 from __future__ import annotations
 
-import contextvars
 import threading
-import weakref
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
-import numpy as np
-
+from spliter._errors import InvalidArgumentError, PipelineFailedError
 from spliter.pipeline._calls.calls import Call, Node
-from spliter.pipeline._calls.locks import Locks
-from spliter.pipeline._calls.metas import meta_of
-from spliter.pipeline._calls.sites import used_in_pieces
-
-RUNNING: Final[contextvars.ContextVar[Graph | None]] = contextvars.ContextVar(
-    "spliter_pipeline_running", default=None
-)
-"""The graph whose calls this thread runs, which none of them may extend."""
-
-MAX_COPIED_NBYTES: Final = 2**16
-"""Of a plain array that is an operand: to copy it takes less time than to capture the call."""
+from spliter.pipeline._calls.sites import Site
 
 
 class Graph:
-    """Pending calls of values that have met, in program order.
+    """Pending calls of values that have met, in program order; subclasses run them."""
 
-    Parameters
-    ----------
-    returns : bool
-        Whether a decorated function evaluates the calls on return. Otherwise changes of arrays in
-        place happen at once, as nothing says when the program reads the array.
-    """
+    is_over_split: ClassVar[bool] = False
+    """Whether values with rows are elsewhere."""
 
-    def __init__(self, *, returns: bool) -> None:
-        self.locks = Locks()  # first, as ``__del__`` needs it
-        self.returns = returns
+    def __init__(self) -> None:
         self.pending: list[Call] = []
-        self.lock: Any = threading.RLock()
-        self.thread = threading.current_thread()
-        """The one that has made the pending calls."""
-        self.errors: list[tuple[threading.Thread, BaseException]] = []
-        """What calls of a thread have raised in another one."""
-        self.raised: list[tuple[type, str]] = []
-        """Those of them, and others, that the program has got."""
-        self.failed_number: int | None = None
-        """Of the call that has raised the last error; the error itself would refer to the call."""
-        self.broken: BaseException | None = None
-        """What a call has raised that has left arrays partly written; any use raises it again."""
-        self.sources: dict[int, Node] = {}
-        self.views: list[tuple[weakref.ref[Any], Callable[[], Any], Any]] = []
-        """Lazy views of pending values, functions that return these values, and the indexes."""
-        self.has_escaped = False
-        """Whether the program has got an array as it is, so that later changes must not wait."""
-        self.is_eager = False
-        """Whether it may change arrays unseen, or has several threads: no call must wait."""
-        self.is_trial = False
-        """Whether calls that fail will run again, and warn again."""
-        self.writes_wait = False
-        """Whether pending calls change arrays, maybe in memory that others share."""
-        self.reads_plain = False
-        """Whether they read arrays that the program may change unseen, so must not wait."""
-        self.was_planned = False
-        """Whether a value was too large to run all calls at once."""
-        self.merged_into: Graph | None = None
-        self.rank = True, 0
-        """Over a Split: whether its pipeline runs, and which one it is; later ones have more."""
+        self.error: tuple[str, BaseException] | None = None
+        """After the first error: its place, and the error."""
+        self.is_running = False
+        self.by = ""
+        """Name of the function that needs a value now, if it is known."""
+        self._thread = threading.get_ident()
+        self._merged_into: Graph | None = None
 
-    def evaluate(self) -> bool:
-        """Run the pending calls in a way of its own; return whether it has one."""
+    def run(self, calls: list[Call], kept: set[Node]) -> None:
+        """Run calls, in program order with all pending makers; finish the results that are kept."""
+        raise NotImplementedError
+
+    def value(self, node: Node) -> Any:
+        """Return the value of a node that is not pending, to the program."""
+        return node.data
+
+    def length(self, node: Node) -> int | None:
+        """Return the number of rows of a value, if that is known without evaluating it."""
+        return None
+
+    def learn(self, node: Node) -> bool:
+        """Evaluate a value of which nothing is known; return whether it is an array elsewhere."""
         return False
-
-    def settle(self) -> None:
-        """Wait for calls that run elsewhere."""
-
-    def check_at_client(self, node: Node) -> None:
-        """Raise if a value is not to be had in this process."""
-
-    def first_rows(self, node: Node) -> Any:
-        """Return the first rows of an argument that is elsewhere; ``None`` for other values."""
-        return None
-
-    def whole(self, node: Node) -> Any:
-        """Return a pending value that cannot be had from the first rows of others."""
-        raise LookupError("it takes too long")
-
-    def first_row(self, node: Node) -> Any:
-        """Return a row of a pending value of which a filter has dropped the first ones."""
-        raise LookupError("it takes too long")
-
-    def learn(self, node: Node) -> None:
-        """Set the meta of a value that is elsewhere, of which nothing is known."""
-
-    def length_of(self, node: Node) -> int | None:
-        """Return the number of rows of a value, if that is known by other means than its meta."""
-        return None
-
-    def __enter__(self) -> Graph:
-        """Lock the graph that this one has been merged into, and return it."""
-        while True:
-            root = self.root()
-            if RUNNING.get() is root:  # whose thread waits for this one
-                raise used_in_pieces()
-            root.lock.__enter__()
-            if root.merged_into is None:
-                return root
-            root.lock.__exit__(None, None, None)
-
-    def __exit__(self, *error: object) -> None:
-        self.root().lock.__exit__(None, None, None)
 
     def root(self) -> Graph:
         """Return the graph that this one has been merged into, or itself."""
         graph = self
-        while graph.merged_into is not None:
-            graph = graph.merged_into
-        if graph is not self:
-            self.merged_into = graph  # those in between are not needed
+        while graph._merged_into is not None:
+            graph = graph._merged_into
         return graph
 
-    def __del__(self) -> None:
-        """Unlock arrays that pending calls would have read."""
-        self.locks.end()
+    def check(self) -> None:
+        """Refuse a use after an error, in another thread, or in a function that runs on pieces."""
+        if self.error is not None:
+            place, error = self.error
+            raise PipelineFailedError(
+                f"{Site.of_caller()} uses a value of a pipeline that has failed at {place}; "
+                "no other value of it can be used, so call the pipeline again"
+            ) from error
+        what = ""
+        if self.is_running:
+            what = (
+                "in a function that runs on pieces, and it is no argument of that; pass it as one"
+            )
+        elif self._thread != threading.get_ident():
+            what = (
+                "in a thread that is not that of the body; pass numpy.asarray of it to the thread"
+            )
+        if what:
+            raise InvalidArgumentError(f"{Site.of_caller()} uses a lazy value {what}")
 
-    def source(self, data: Any, whole: Any = None) -> Node:
-        """Return the node of an object that exists; one node for each object.
+    def evaluate(self, wanted: Iterable[Node] | None = None) -> None:
+        """Run what some values follow from, or all that the program still holds.
 
-        Parameters
-        ----------
-        data : object
-        whole : ndarray, optional
-            Of which `data` is a view, read-only if `whole` is locked.
+        What the first call raises that fails is raised, and the pipeline is finished then.
         """
-        self.locks.add_view(data, whole)
-        node = self.sources.get(id(data))
-        if node is None or node.data is not data:
-            node = Node(data, None, meta_of(data))
-            self.sources[id(data)] = node
-        return node
+        self.check()
+        calls, others = needed(self.pending), []
+        if wanted is not None:
+            live, calls = calls, with_makers(each.call for each in wanted if each.call is not None)
+            chosen = {*calls}
+            others = [call for call in live if call not in chosen]
+        self.pending = others
+        if not calls:
+            return
+        kept = {node for call in calls for _, node in call.live_outputs() if node.is_held}
+        kept.update(node for call in self.pending for node in call.inputs)
+        self.is_running = True
+        try:
+            self.run(calls, kept)
+        except BaseException as error:
+            self.fail(error)
+            raise
+        finally:
+            self.is_running = False
 
-    def operand(self, data: Any) -> Node:
-        """Return the node of an array or frame that the program may change unseen.
-
-        Small arrays are copied, and those that tasks get. Else the calls that read them run at
-        once, in a decorated function.
-        """
-        node = self.sources.get(id(data))
-        if node is not None and node.data is data and node.is_held:
-            return node
-        if not isinstance(data, np.ndarray):
-            return Node(data.copy(deep=False), None, meta_of(data))
-        is_small = data.nbytes <= MAX_COPIED_NBYTES and 0 not in data.strides  # of the same order
-        if (is_small and not self.writes_wait) or type(self) is not Graph:
-            return Node(data.copy("K"), None, meta_of(data))
-        self.reads_plain = self.returns
-        return self.source(data)
-
-    def add_view(self, view: Any, base: Any, index: Any) -> None:
-        """Remember that a lazy value is a view of another one, if the program still holds that."""
-        held = [each for each in self.views if each[0]() is not None]
-        # Of views that are held, only they may refer to what they are views of.
-        is_shared = any(base is each() or base is find() for each, find, _ in held)
-        find: Callable[[], Any] = (lambda: base) if is_shared else weakref.ref(base)
-        self.views = [*held, (weakref.ref(view), find, index)]
-
-    def settle_views(self) -> None:
-        """Make evaluated views share the memory of what they are views of, for later changes."""
-        pending = []
-        for entry in self.views:
-            view, base, index = entry[0](), entry[1](), entry[2]
-            if view is None or base is None:
-                continue
-            if base._node.is_pending:
-                pending.append(entry)
-            else:
-                view._take_over(self.source(base._node.data[index]))
-        self.views = pending
+    def fail(self, error: BaseException) -> None:
+        """Finish the pipeline: no other call of it runs."""
+        self.pending = []
+        if self.error is None:
+            notes = getattr(error, "__notes__", None) or [str(Site.of_caller())]
+            self.error = notes[-1], error
 
     def absorb(self, other: Graph) -> None:
-        """Take over the pending calls of another graph, unless one of them has been merged."""
-        one, two = sorted((self, other), key=id)  # all threads lock them in this order
-        with one.lock, two.lock:
-            if self.merged_into or other.merged_into:
-                return
-            self.pending = sorted(self.pending + other.pending, key=lambda call: call.number)
-            self.sources.update(other.sources)
-            self.locks.take_over(other.locks)
-            self.views += other.views
-            self.errors += other.errors
-            self.raised += other.raised
-            self.broken = self.broken or other.broken
-            self.has_escaped |= other.has_escaped
-            self.is_eager |= other.is_eager
-            self.writes_wait |= other.writes_wait
-            self.reads_plain |= other.reads_plain
-            self.was_planned |= other.was_planned
-            other.pending, other.sources, other.views, other.merged_into = [], {}, [], self
+        """Take over the pending calls of another graph."""
+        other.check()
+        self.pending = sorted(self.pending + other.pending, key=lambda call: call.number)
+        other.pending, other._merged_into = [], self
 
 
-def common_graph(graphs: Iterable[Graph]) -> Graph:
-    """Return one graph for all values of a call; merges them if none of them is over a Split."""
-    roots = {graph.root() for graph in graphs}
-    while len(roots) > 1:
-        if elsewhere := [each for each in roots if type(each) is not Graph]:
-            return max(elsewhere, key=lambda each: each.rank)
-        # Graphs that a decorated function evaluates absorb the others.
-        first, second, *_ = sorted(roots, key=lambda each: not each.returns)
-        first.absorb(second)
-        roots = {graph.root() for graph in roots}
-    return roots.pop()
+def needed(pending: Sequence[Call]) -> list[Call]:
+    """Return the calls whose results somebody still holds, with their makers, in program order."""
+    wanted = [
+        call
+        for call in pending
+        if call.writes or not call.outputs or any(node.is_held for _, node in call.live_outputs())
+    ]
+    return with_makers(wanted)
+
+
+def with_makers(wanted: Iterable[Call]) -> list[Call]:
+    """Return calls and those whose results they need, in program order."""
+    found = list(dict.fromkeys(wanted))
+    chosen = {*found}
+    for call in found:  # and those that the loop adds
+        makers = {node.call for node in call.inputs if node.call is not None}
+        found += makers - chosen
+        chosen |= makers
+    return sorted(found, key=lambda call: call.number)

@@ -1,9 +1,8 @@
-"""What is known of values before they exist: shape and dtype of arrays, a frame without rows."""
+"""What is known of arrays before they exist, and which values count as arrays."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -15,22 +14,11 @@ DTYPES: Final = "biufcmM"
 
 
 class ArrayMeta(NamedTuple):
-    """Shape and dtype of an array that need not exist yet.
-
-    Parameters
-    ----------
-    shape : tuple of int or None
-        ``None`` along an axis of unknown length.
-    dtype : dtype
-        Of the elements.
-    exact : bool
-        Whether the library itself guarantees both, so that results can be written into an array
-        allocated before the call.
-    """
+    """Shape and dtype of an array that need not exist yet."""
 
     shape: Shape
     dtype: np.dtype[Any]
-    exact: bool = True
+    exact: bool = True  # guaranteed, so that results can be written into an array made before
 
     @property
     def is_known(self) -> bool:
@@ -42,6 +30,10 @@ class ArrayMeta(NamedTuple):
         """Number of rows, if known."""
         return self.shape[0] if self.shape else None
 
+    def is_like(self, array: Any) -> bool:
+        """Return whether an array has the dtype and the shape of a row."""
+        return bool(array.dtype == self.dtype and array.shape[1:] == self.shape[1:])
+
     @property
     def empty(self) -> Any:
         """An array like it without rows; a number if it has no axes."""
@@ -49,50 +41,30 @@ class ArrayMeta(NamedTuple):
         return np.ones(rows if self.shape else (), self.dtype)[()]
 
 
-@dataclass(frozen=True, slots=True)
-class FrameMeta:
-    """Type of a frame that need not exist yet.
-
-    Parameters
-    ----------
-    empty : DataFrame, Series or Index
-        One without rows.
-    length : int or None
-        Number of rows, if known.
-    index : object
-        Labels of the rows, or what stands for them: the same object for the same labels.
-    exact : bool
-        Whether the dtypes are those of the rows, whatever their values.
-    """
-
-    empty: Any
-    length: int | None
-    index: Any = field(default_factory=object)
-    exact: bool = True
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the number of rows is known."""
-        return self.length is not None
-
-
-Meta: TypeAlias = ArrayMeta | FrameMeta | None
+Meta: TypeAlias = ArrayMeta | None
 """What is known of a value before evaluation; ``None``: nothing."""
 
 
 def meta_of(value: Any) -> Meta:
-    """Return the meta of a value that exists.
-
-    Parameters
-    ----------
-    value : object
-        Anything; arrays, not of subclasses, and frames have a meta.
-    """
+    """Return the meta of a value that exists; ``None`` if it is neither an array nor a number."""
     if type(value) is np.ndarray or isinstance(value, np.generic):
         return ArrayMeta(value.shape, value.dtype)
-    if isinstance(value, float):  # pandas' extreme of no rows
-        return ArrayMeta((), np.dtype(float))
-    if hasattr(type(value), "iloc"):
-        # A view would make pandas copy the frame when it is changed.
-        return FrameMeta(value.iloc[:0].copy(), len(value), value.index)
     return None
+
+
+def plain_array(value: Any) -> Any:
+    """Return the array of a memory map; any other value unchanged."""
+    return value.view(np.ndarray) if type(value) is np.memmap else value
+
+
+def is_frame(value: Any) -> bool:
+    """Return whether a value is a DataFrame, Series or Index of pandas; subclasses are not."""
+    kind = type(value)
+    is_pandas = kind.__module__.partition(".")[0] == "pandas"
+    return is_pandas and (hasattr(kind, "iloc") or hasattr(kind, "get_indexer"))
+
+
+def is_array(value: Any) -> TypeGuard[np.ndarray[Any, Any]]:
+    """Return whether a value is an array whose calls can be captured."""
+    is_plain = type(value) is np.ndarray or type(value) is np.memmap
+    return is_plain and value.ndim > 0 and value.dtype.kind in DTYPES

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-import math
 import operator
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from spliter._errors import AnnotationError, InvalidArgumentError
+from spliter._errors import AnnotationError
 from spliter.backend.contents import concatenate, count_rows, take_rows
+from spliter.pipeline._calls.metas import ArrayMeta
 from spliter.pipeline._options import MAX_PLAIN_ROWS, plain_nbytes
 
 
@@ -28,9 +28,6 @@ class SplitType:
     >>> from spliter.pipeline import SplitType, options, pipeline, splittable
     >>> @dataclass(frozen=True)
     ... class Documents(SplitType):
-    ...     def length(self, docs):
-    ...         return len(docs)
-    ...
     ...     def nbytes(self, docs):
     ...         return sum(map(len, docs))
     ...
@@ -47,11 +44,14 @@ class SplitType:
     ['A', 'B', 'C']
     """
 
+    combines: ClassVar[bool] = False
+    """Whether a result combines the rows of all pieces, so that no call can use a piece of it."""
+
     def __init_subclass__(cls) -> None:
         """Refuse to derive from another type of this package: not all uses call its methods."""
         super().__init_subclass__()
         for base in cls.__bases__:
-            is_ours = base.__module__ == __name__ and base is not SplitType
+            is_ours = base.__module__.startswith("spliter.") and base is not SplitType
             if is_ours and not cls.__module__.startswith("spliter."):
                 raise AnnotationError(
                     f"{cls.__name__} is derived from {base.__name__}, which is cut and merged "
@@ -72,43 +72,23 @@ class SplitType:
 
         Of an argument that is changed in place it must be one.
         """
-        raise AnnotationError(
-            f"{type(self).__name__} has no method split; define split(self, value, start, stop)"
-        )
+        raise AnnotationError(f"{type(self).__name__} has no method split; define it")
 
     def merge(self, pieces: Sequence[Any]) -> Any:
         """Return one value with the items of all pieces, in order."""
-        raise AnnotationError(
-            f"{type(self).__name__} has no method merge; define merge(self, pieces), or annotate "
-            "the result with another type"
-        )
+        raise AnnotationError(f"{type(self).__name__} has no method merge; define it")
 
 
 class Axis(SplitType):
     """Arrays, cut along one axis; along axis 0 also frames, sparse matrices and lists.
 
     A list is cut by its items, a tuple of arrays or frames in each of them.
-
-    Parameters
-    ----------
-    axis : int, default 0
-        Negative ones count from the last axis.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from spliter.pipeline import Axis
-    >>> Axis(1).split(np.arange(6).reshape(2, 3), 0, 2)
-    array([[0, 1],
-           [3, 4]])
     """
-
-    axis: int
 
     def __init__(self, axis: int = 0) -> None:
         if not isinstance(axis, SupportsIndex):
             raise AnnotationError(f"the axis is {axis!r}; pass an int, such as Axis(1)")
-        object.__setattr__(self, "axis", operator.index(axis))
+        self.axis = operator.index(axis)
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other one is along the same axis."""
@@ -142,18 +122,9 @@ class Axis(SplitType):
         return take_rows(value, slice(start, stop))
 
     def merge(self, pieces: Sequence[Any]) -> Any:
-        """Concatenate pieces along the axis; a subclass of arrays is kept as by slicing."""
-        pieces = _with_items(pieces, self.axis)
-        first = pieces[0]
-        is_masked = isinstance(first, np.ma.MaskedArray)
-        if is_masked and self.axis:  # numpy.concatenate drops the mask
-            rows = [piece.swapaxes(0, self.axis) for piece in pieces]
-            return concatenate(rows).swapaxes(0, self.axis)
-        merged = np.concatenate(pieces, axis=self.axis) if self.axis else concatenate(pieces)
-        if isinstance(first, np.ndarray) and type(first) is not np.ndarray and not is_masked:
-            merged = merged.view(type(first))
-            merged.__array_finalize__(first)
-        return merged
+        """Concatenate pieces along the axis."""
+        pieces = without_empty(pieces, self.axis)
+        return np.concatenate(pieces, axis=self.axis) if self.axis else concatenate(pieces)
 
 
 @functools.cache
@@ -162,11 +133,75 @@ def axis(number: int) -> Axis:
     return Axis(number)
 
 
-class Rows(Axis):
-    """Arrays, frames, sparse matrices and lists, cut by rows; equal to ``Axis(0)``."""
+ROWS: Final = axis(0)
 
-    def __init__(self) -> None:
+
+class Rows(Axis):
+    """Arrays, frames, sparse matrices and lists, cut by rows; equal to ``Axis(0)``.
+
+    As a result it may declare what is known before the call runs. What is not declared is opaque:
+    it can be passed on to annotated functions and operators; its shape and dtype evaluate.
+
+    Parameters
+    ----------
+    like : str, optional
+        Name of the argument, an array, whose dtype and shape of a row the result has.
+    dtype : dtype or type, optional
+        Of the result; ``np.floating`` for that of `like` if it has floats, and else ``float64``.
+    shape : tuple of int, optional
+        Of one row; by default that of `like`, or ``()``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spliter.pipeline import Rows, lazy, splittable
+    >>> def scaled(points):
+    ...     return points / np.abs(points).max(axis=1, keepdims=True)
+    >>> by_batches = splittable(scaled, points=Rows(), returns=Rows(like="points"))
+    >>> by_batches(lazy(np.ones((5, 3)))).shape
+    (5, 3)
+    """
+
+    def __init__(
+        self, like: str | None = None, *, dtype: Any = None, shape: tuple[int, ...] | None = None
+    ) -> None:
         super().__init__(0)
+        is_any = dtype is None or dtype is np.floating
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        try:
+            self.dtype = dtype if is_any else np.dtype(dtype)
+            has_sizes = all(type(each) is int and each >= 0 for each in sizes)
+            if not isinstance(like, str | None) or not (shape is None or has_sizes):
+                raise TypeError("not the name of an argument, or not the extents of a row")
+            if shape is not None and dtype is None and like is None:
+                raise TypeError("no dtype")
+        except TypeError as error:
+            raise AnnotationError(
+                f"Rows declares like={like!r}, dtype={dtype!r}, shape={shape!r}: {error}; pass "
+                'Rows(like="x") with the name of an argument, or Rows(dtype=float, shape=(3,))'
+            ) from error
+        self.like = like
+        self.shape: Any = shape if shape is None else sizes
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether dtype and shape of a row are known before the call runs."""
+        return self.like is not None or self.dtype is not None
+
+    def row_of(self, like: ArrayMeta | None) -> tuple[tuple[int | None, ...], Any]:
+        """Return the shape and the dtype of a row, given the meta of `like`."""
+        dtype, shape = self.dtype, self.shape
+        if like is not None:
+            shape = like.shape[1:] if shape is None else shape
+            is_float = dtype is np.floating and like.dtype.kind == "f"
+            dtype = like.dtype if dtype is None or is_float else dtype
+        return shape or (), np.dtype(float) if dtype is np.floating else dtype
+
+    def __repr__(self) -> str:
+        """Return the call that makes it."""
+        given = {"like": self.like, "dtype": self.dtype, "shape": self.shape}
+        parts = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+        return f"Rows({', '.join(parts)})"
 
 
 @dataclass(frozen=True)
@@ -184,17 +219,9 @@ class Broadcast(SplitType):
 
 @dataclass(frozen=True)
 class Unknown(SplitType):
-    """Result with an unknown number of items per piece, such as a filter's. Use ``unknown``.
-
-    Parameters
-    ----------
-    token : int
-        Identifies the call, or the mask: only such results have pieces of equal lengths.
-    """
+    """Result with an unknown number of items per piece, such as a filter's. Use ``unknown``."""
 
     token: int = 0
-    is_mergeable: ClassVar[bool] = True
-    """Whether the pieces make the whole result; else a stage that stores it runs whole."""
 
     @property
     def has_positions(self) -> bool:
@@ -210,7 +237,7 @@ class Unknown(SplitType):
         return "unknown"
 
 
-def _with_items(pieces: Sequence[Any], axis: int = 0) -> Sequence[Any]:
+def without_empty(pieces: Sequence[Any], axis: int = 0) -> Sequence[Any]:
     """Return pieces without empty arrays and frames, unless all are: they may have other dtypes."""
     kept = [
         each
@@ -222,13 +249,7 @@ def _with_items(pieces: Sequence[Any], axis: int = 0) -> Sequence[Any]:
 
 @dataclass(frozen=True)
 class Generic:
-    """Any split type, but the same one wherever a name occurs in an annotation.
-
-    Parameters
-    ----------
-    name : str
-        Such as ``"S"``.
-    """
+    """Any split type, but the same one wherever a name, such as ``"S"``, occurs."""
 
     name: str
 
@@ -238,152 +259,6 @@ class Mut:
     """An argument that the function changes in place. Use ``mut``."""
 
     type: SplitType | Generic
-
-
-@dataclass(frozen=True)
-class Nothing:
-    """What stands for the partial result of no rows, as ``None`` may be that of some.
-
-    Parameters
-    ----------
-    given : dict
-        The arguments without rows, by position or name, of a function that was not called.
-    """
-
-    given: dict[int | str, Any] = field(default_factory=dict)
-
-
-class NoRowsError(Exception):
-    """There are no rows at all, of which a function must make its result."""
-
-
-@dataclass(frozen=True)
-class Reduction(SplitType):
-    """A result that combines all items, such as a sum.
-
-    Parameters
-    ----------
-    partial : callable, optional
-        Called with a piece in place of the function, with the same arguments; by default the
-        function itself.
-    merge : callable
-        Combines two partial results; associative. Called in the order of the items.
-    finish : callable, optional
-        Makes the result from the last partial result.
-    takes_start : bool, default False
-        Whether `partial` gets the keyword ``start``: the position of its first item.
-    commutative : bool, default False
-        Whether partial results may be combined in any order. Over a Split, fewer of them are sent
-        then: one for each partition, not for each run of its blocks that follow each other.
-
-    Examples
-    --------
-    >>> import operator
-    >>> import numpy as np
-    >>> from spliter.pipeline import Reduction, Rows, options, pipeline, splittable
-    >>> def longest(names):
-    ...     return max(map(len, names))
-    >>> by_batches = pipeline(splittable(longest, names=Rows(), returns=Reduction(merge=max)))
-    >>> with options(batch=2):
-    ...     by_batches(["a", "bcd", "ef"])
-    3
-    """
-
-    partial: Callable[..., Any] | None
-    merge_two: Callable[[Any, Any], Any]
-    finish: Callable[[Any], Any] | None
-    takes_start: bool = False
-    commutative: bool = False
-
-    def __init__(
-        self,
-        partial: Callable[..., Any] | None = None,
-        merge: Callable[[Any, Any], Any] | None = None,
-        finish: Callable[[Any], Any] | None = None,
-        *,
-        takes_start: bool = False,
-        commutative: bool = False,
-    ) -> None:
-        if merge is None or not callable(merge):
-            raise AnnotationError(
-                f"Reduction has no function to merge, got {merge!r}; pass merge=, which combines "
-                "two partial results"
-            )
-        object.__setattr__(self, "partial", partial)
-        object.__setattr__(self, "merge_two", merge)
-        object.__setattr__(self, "finish", finish)
-        object.__setattr__(self, "takes_start", takes_start)
-        object.__setattr__(self, "commutative", commutative)
-
-    def with_steps(
-        self, merge: Callable[[Any, Any], Any], finish: Callable[[Any], Any] | None
-    ) -> Reduction:
-        """Return one with other functions to combine partial results and to finish."""
-        flags = {"takes_start": self.takes_start, "commutative": self.commutative}
-        return Reduction(self.partial, merge, finish, **flags)
-
-    def combine(self, pieces: Sequence[Any]) -> Any:
-        """Combine partial results pairwise, in order; not finished."""
-        level = [each for each in pieces if not isinstance(each, Nothing)]
-        while len(level) > 1:
-            level = [
-                self.merge_two(*pair) if len(pair) == 2 else pair[0]
-                for pair in (level[at : at + 2] for at in range(0, len(level), 2))
-            ]
-        return level[0] if level else max(pieces, key=lambda each: len(each.given))
-
-    def merge(self, pieces: Sequence[Any]) -> Any:
-        """Combine partial results and finish."""
-        last = self.combine(pieces)
-        if isinstance(last, Nothing):
-            raise NoRowsError
-        return last if self.finish is None else self.finish(last)
-
-
-def first_step(fn: Callable[..., Any], outputs: Sequence[SplitType]) -> Callable[..., Any]:
-    """Return what is called with a piece in place of a function with some results."""
-    partials = [kind.partial for kind in outputs if isinstance(kind, Reduction)]
-    return next(filter(None, partials), fn)
-
-
-@dataclass(frozen=True)
-class Groups(SplitType):
-    """Result of a pandas group-by with one row per group, whose index is the group's key.
-
-    Parameters
-    ----------
-    aggregate : str
-        Commutative aggregate that combines the rows of equal keys: ``"sum"``, ``"min"``,
-        ``"max"``.
-    """
-
-    aggregate: str = "sum"
-
-    def __post_init__(self) -> None:
-        """Refuse an aggregate that does not combine partial results of its own."""
-        if self.aggregate not in ("sum", "min", "max"):
-            raise AnnotationError(
-                f"Groups has the aggregate {self.aggregate!r}, and combines rows of equal keys by "
-                'sum, min or max; pass "sum", "min" or "max", or annotate a function that gives '
-                "sums and counts"
-            )
-
-    def merge(self, pieces: Sequence[Any]) -> Any:
-        """Combine rows of equal keys; keys are sorted, as pandas does by default."""
-        pieces = [each for each in pieces if not isinstance(each, Nothing)]
-        if not pieces:
-            raise NoRowsError
-        if not all(hasattr(type(each), "iloc") for each in pieces):
-            raise AnnotationError(
-                f"a function whose result is annotated as {self!r} returned a "
-                f"{type(pieces[0]).__name__}; return a frame or series whose index has the keys, "
-                "or correct the annotation"
-            )
-        joined = concatenate(_with_items(pieces))
-        levels = list(range(joined.index.nlevels))
-        level = levels if len(levels) > 1 else 0
-        grouped = joined.groupby(level=level, dropna=False, observed=True)
-        return getattr(grouped, self.aggregate)()
 
 
 broadcast: Final = Broadcast()
@@ -396,41 +271,30 @@ AnyType: TypeAlias = SplitType | Generic | Mut
 
 
 def mut(type: SplitType | Generic) -> Mut:
-    """Annotate an argument that the function changes in place.
-
-    Parameters
-    ----------
-    type : SplitType or Generic
-        How the argument is cut.
+    """Annotate an argument that the function changes in place, with how it is cut.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from spliter.pipeline import Rows, broadcast, mut, options, pipeline, splittable
+    >>> from spliter.pipeline import Rows, mut, options, pipeline, splittable
     >>> def scale_rows(m, by):
     ...     m *= by
-    >>> scale = pipeline(splittable(scale_rows, m=mut(Rows()), by=broadcast, returns=None))
     >>> table = np.ones((4, 2))
     >>> with options(batch=3):
-    ...     scale(table, 5)
+    ...     pipeline(splittable(scale_rows, m=mut(Rows()), returns=None))(table, 5)
     >>> table.sum()
     np.float64(40.0)
     """
     return Mut(type)
 
 
-def nbytes_of(value: Any, type: SplitType | None = None) -> int:
-    """Return the approximate bytes of a value, by its rows if not by a type; 0 if it has none."""
-    if type is None or isinstance(type, Axis):
-        try:
-            return (type or axis(0)).nbytes(value)
-        except (TypeError, IndexError, InvalidArgumentError):  # the last of iterators
-            return 0
+def nbytes_of(value: Any, kind: SplitType) -> int:
+    """Return the approximate bytes of a value."""
     try:
-        return int(type.nbytes(value))
+        return int(kind.nbytes(value))
     except Exception as error:
         raise AnnotationError(
-            f"{type!r} gives no number of bytes of a value: {error}; correct its methods nbytes "
+            f"{kind!r} gives no number of bytes of a value: {error}; correct its methods nbytes "
             "and length, which must return numbers"
         ) from error
 
@@ -439,14 +303,10 @@ def share_of(value: Any, kind: SplitType | None = None) -> float:
     """Return how large a value is: 1 if it is the largest one whose calls run at once."""
     if hasattr(type(value), "iloc") and (kind is None or isinstance(kind, Axis)):
         return len(value) / MAX_PLAIN_ROWS
-    return nbytes_of(value, kind) / plain_nbytes()
+    is_sized = kind is not None or hasattr(value, "__len__")
+    return nbytes_of(value, kind or axis(0)) / plain_nbytes() if is_sized else 0.0
 
 
 def item_nbytes(type: SplitType, value: Any) -> float:
-    """Return the bytes of one item of a value; 0 if it is not cut."""
-    if isinstance(type, Broadcast):
-        return 0.0
-    if isinstance(type, Axis) and isinstance(value, np.ndarray):
-        axis = type.axis % value.ndim
-        return float(value.itemsize * math.prod(value.shape[:axis] + value.shape[axis + 1 :]))
+    """Return the bytes of one item of a value."""
     return nbytes_of(value, type) / max(type.length(value), 1)

@@ -1,316 +1,247 @@
-"""Pending calls on the rows of a Split: when passes run, and what becomes of values afterwards.
-
-:mod:`.passes` sends them to the partitions.
-"""
+"""Pending calls on the rows of a Split: which pass runs them, and what becomes of their results."""
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import weakref
-from collections.abc import Iterator, Sequence
-from typing import Any
+import functools
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, cast
 
 from spliter._errors import InvalidArgumentError, WholeArrayError
+from spliter._partition import Partition
+from spliter._results import gather, reduce
 from spliter._split import Split
-from spliter.pipeline._calls.calls import Call, Node, Typing
-from spliter.pipeline._calls.graph import RUNNING, Graph
-from spliter.pipeline._calls.metas import Meta
-from spliter.pipeline._calls.sites import Site, used_in_pieces
-from spliter.pipeline._over_split.passes import Passes
-from spliter.pipeline._over_split.tasks import FAILED
-from spliter.pipeline._planning.columns import narrow
-from spliter.pipeline._planning.planner import needed, with_makers
-from spliter.pipeline._running.evaluate import claim, run_whole
-from spliter.pipeline._running.lost import note_raised
-from spliter.pipeline._running.recorded_warnings import WarningRecorder
-from spliter.pipeline._values.lazy import Lazy, give_copies
+from spliter.pipeline._annotations.rows import token_of
+from spliter.pipeline._calls.calls import NUMBERS, Call, Node, Typing
+from spliter.pipeline._calls.graph import Graph, with_makers
+from spliter.pipeline._calls.sites import Site
+from spliter.pipeline._calls.split_types import Axis, Broadcast, SplitType, Unknown
+from spliter.pipeline._options import CURRENT
+from spliter.pipeline._over_split.blocks import meta_of_rows
+from spliter.pipeline._over_split.partials import Merger, combine
+from spliter.pipeline._over_split.programs import Kept, Program, SentCall
+from spliter.pipeline._over_split.tasks import example_of_result, partials, rows_of_result, run_pass
+from spliter.pipeline._running.evaluate import run_calls
 
-_NUMBERS = itertools.count()
+ROWS: Final = Unknown(-1)
+"""Type of values with a row for each row of the Split, whose positions each partition knows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Where the rows of a value are."""
+
+    kind: SplitType
+    futures: list[Any]
+    """Of the pass that has made them, one per partition; empty for a collection of the Split."""
+    output: int
+    token: int
+    """Identifies the rows that it chooses, if it is a mask."""
 
 
 class SplitGraph(Graph):
-    """Pending calls on the rows of a Split.
+    """Pending calls on the rows of a Split."""
 
-    Parameters
-    ----------
-    split : Split
-    metas : sequence of ArrayMeta or FrameMeta
-        Of the rows of each of its collections.
-    """
+    is_over_split: ClassVar[bool] = True
 
-    def __init__(self, split: Split, metas: Sequence[Meta]) -> None:
-        super().__init__(returns=True)
-        self.passes = Passes(split, metas)
-        self.recorder = WarningRecorder()
-        self.is_running = False
-        """Whether it sends calls to tasks, and waits for them."""
-        self.within = RUNNING.get()
-        """Of the function on pieces that has called the pipeline, if any."""
-        self.rank = True, next(_NUMBERS)
-        self.given_up: list[Call] = []
-        """Calls that were pending with one that has failed."""
-        self.failed: set[int | None] = set()
-        """Numbers of calls that have failed in tasks; ``None`` for errors of no call."""
-        self.has_failed = False
-        """Whether there may be values that no pending call makes."""
-        self.watched: weakref.finalize[..., Any] | None = None
-        """Of rows that the program holds after the pipeline has ended."""
+    def __init__(self, split: Split, examples: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.split: Split | None = split
+        self.nbytes = split.nbytes
+        self.partitions: list[Partition] = list(split)
+        self.partitions[0].indexes.check_whole_rows("the argument of a pipeline")
+        self.examples = examples
+        self.members = [Node(None, None, meta_of_rows(each)) for each in examples]
+        for at, node in enumerate(self.members):
+            node.rows = Rows(ROWS, [], at, -2 - next(NUMBERS))
 
-    def __enter__(self) -> Graph:
-        """Lock the graph; refuse to in a task that the client waits for, or is sending."""
-        if RUNNING.get() not in (None, self.within):
-            raise used_in_pieces()
-        locked = super().__enter__()
-        if self.is_running:
-            self.__exit__()
-            raise used_in_pieces()
-        return locked
+    def run(self, calls: list[Call], kept: set[Node]) -> None:
+        """Run calls in as many passes as they need."""
+        while calls:
+            before = calls
+            chosen, calls = self._next_pass(calls)
+            if chosen:
+                self._run_pass(chosen, {*kept, *[node for call in calls for node in call.inputs]})
+            assert len(calls) < len(before), "a call needs a value that no call makes"
 
-    @contextlib.contextmanager
-    def _claimed(self) -> Iterator[None]:
-        """Lock the graph for this thread; remember the errors that the program gets."""
-        with self:
-            claim(self)
-            try:
-                yield
-            except Exception as error:
-                note_raised(self, error)
-                raise
+    def _next_pass(self, calls: Sequence[Call]) -> tuple[list[tuple[Call, Typing]], list[Call]]:
+        """Return the calls of the next pass, and those after it; run those on no rows."""
+        chosen: list[tuple[Call, Typing]] = []
+        kinds: dict[Node, SplitType] = {}
+        later: list[Call] = []
+        for call in calls:
+            if any(node.is_pending and node not in kinds for node in call.inputs):
+                later.append(call)
+            elif all(node.is_here for node in call.inputs):
+                run_calls([call], [node for _, node in call.live_outputs()], CURRENT.get())
+            else:
+                chosen.append((call, self._place(call, kinds)))
+        return chosen, later
 
-    def check_at_client(self, node: Node) -> None:
-        """Raise if a value is distributed, as the client does not fetch its rows."""
-        with self._claimed():
-            if not self.is_distributed(node):
-                return
-            self.settle()  # an error of a task says more
-        split = self.passes.split
+    def _place(self, call: Call, kinds: dict[Node, SplitType]) -> Typing:
+        """Return how rows are cut for a call; add the types of its results with rows."""
+        known = tuple([node.rows.kind if node.rows else kinds.get(node) for node in call.inputs])
+        for typing in call.annotation.typings(call, known):
+            if typing.agrees_with(known) and not any(map(_is_along_rows, typing.outputs)):
+                for number, node in call.live_outputs():
+                    if not _is_combined(typing.outputs[number]):
+                        kinds[node] = typing.outputs[number]
+                return typing
         raise WholeArrayError(
-            f"{Site.of_caller()} needs all rows of a value over {split!r} in the client's "
-            f"memory, about {split.nbytes} bytes; reduce it first, return it and use the "
-            "collection, annotate a function of rows by splittable, or pass arrays or frames "
-            "instead of the Split"
+            f"{call.place} needs the whole array over {self.split!r}, about {self.nbytes} bytes; "
+            "call it on each block in a task, or pass arrays or frames instead of the Split"
         )
 
-    def length_of(self, node: Node) -> int | None:
-        """Return the number of rows of a distributed value, counted where they are."""
-        with self._claimed():
-            if not self.is_distributed(node):
-                return None
-            self.passes.check_rows(node)
-            with self._undone_if_it_fails():
-                return self.passes.count(node)
+    def _run_pass(self, chosen: Sequence[tuple[Call, Typing]], wanted: Collection[Node]) -> None:
+        """Send the calls of a pass to the partitions; keep where their results are."""
+        numbers: dict[Node, int] = {}
 
-    def first_rows(self, node: Node) -> Any:
-        """Return what is known of the first rows of a value; of a collection, ask for them."""
-        return self.passes.first_rows(node)
+        def number_of(node: Node) -> int:
+            return numbers.setdefault(node, len(numbers))
 
-    def whole(self, node: Node) -> Any:
-        """Return a number, for which a pass has to run before that of the call."""
-        with self._claimed():
-            if self.is_distributed(node):
-                raise LookupError("it has rows")
-            return node.data
+        made: dict[Node, tuple[Call, SplitType]] = {}
+        cut = {node for call, _ in chosen for node in call.inputs if not node.is_here}
+        calls = []
+        for call, typing in chosen:
+            calls.append(SentCall.of(call, typing, cut, number_of))
+            made.update({node: (call, typing.outputs[at]) for at, node in call.live_outputs()})
+        reductions = {
+            node: Merger.of(kind, {**call.errstate})
+            for node, (call, kind) in made.items()
+            if _is_combined(kind)
+        }
+        rows = [node for node in made if node in wanted and node not in reductions]
+        if any(call.takes_start for call in calls):
+            self._open_split().resolve_item_indexes()
+        futures = self._submit(
+            numbers,
+            calls,
+            [Kept(numbers[n], made[n][0].place, made[n][1] == ROWS) for n in rows],
+            [(numbers[node], merger) for node, merger in reductions.items()],
+        )
+        for output, node in enumerate(rows):
+            call, kind = made[node]
+            node.rows, node.call = Rows(kind, futures, output, token_of(node, call)), None
+        if reductions:
+            self._merge(reductions, futures, len(rows))
+        elif not rows:  # functions that return nothing
+            gather(futures)
 
-    def learn(self, node: Node) -> None:
-        """Evaluate a value of which nothing is known; set its meta if it has rows."""
-        with self._claimed():
-            if self.is_distributed(node) and not self.passes.has_columns(node):
-                with self._undone_if_it_fails():
-                    self.passes.learn(node)
-
-    def first_row(self, node: Node) -> Any:
-        """Return a row of a value, for which its calls run."""
-        with self._claimed():
-            before, held = node.lazy, Lazy(node, self)  # the program need not hold it
-            try:
-                row = None
-                if self.is_distributed(held._node):
-                    with self._undone_if_it_fails():
-                        row = self.passes.first_row(node)
-            finally:
-                node.lazy = before
-            if row is None or not len(row):
-                raise LookupError("it has no rows")
-            return row
-
-    def evaluate(self) -> bool:
-        """Run all pending calls, in as many passes as they need."""
-        self.locks.end()
-        pending, self.pending = self._with_lost(needed(self.pending)), []
-        if not self.has_failed:  # else calls that are none of these may need what others have made
-            narrow(pending)
-        self.recorder = WarningRecorder()
-        self.is_running = True
-        tried = pending
-        try:
-            with self._undone_if_it_fails():
-                while pending:
-                    before, pending = pending, self._run_pass(pending)
-                    if pending == before:
-                        raise InvalidArgumentError(
-                            f"{pending[0].place} uses a value that another pipeline has not "
-                            "computed yet; evaluate it before, as float(n) and np.asarray(x) do"
-                        )
-        except BaseException:
-            self.given_up += tried
-            raise
-        finally:
-            self.is_running = False
-        if not self.rank[0]:
-            self.free()
-        self.recorder.report()
-        return True
-
-    def _with_lost(self, pending: list[Call]) -> list[Call]:
-        """Return calls, with those of which a result was not stored, as another one was."""
-        kinds = self.passes.kinds
-        while lost := {
-            node.call
-            for call in pending
-            for node in call.inputs
-            if node.call is not None and node.call.has_run and node not in kinds
-        }:
-            for each in lost:
-                each.has_run = False
-            pending = with_makers(pending)
-        return pending
-
-    def finish(self, *, has_failed: bool = False) -> None:
-        """Compute all that the program holds.
-
-        Parameters
-        ----------
-        has_failed : bool
-            Whether the body has: calls before may have, too, and their errors come first.
-        """
-        with self:
-            if not has_failed:
-                self.evaluate()
-            error = self._error_of(self.pending) if has_failed else None
-            if self.given_up:
-                self._recover()
-            try:
-                if error is not None:
-                    raise error
-            finally:
-                del error  # it refers to this frame
-
-    def _recover(self) -> None:
-        """Compute what the program holds after an error, but for what follows from calls that fail.
-
-        These raise again where it is used.
-        """
-        calls = with_makers(self.given_up)
-        waiting = self._waiting(calls)
-        if waiting and self._error_of(waiting) is not None:  # another one has failed
-            for call in waiting:
-                if call in self._waiting(calls):
-                    self._error_of([call])
-        self.given_up = []
-
-    def _waiting(self, calls: Sequence[Call]) -> list[Call]:
-        """Return the calls whose results the program holds and does not have, and that can run."""
-        lost: set[Call] = set()
-        for call in calls:  # in program order
-            if call.number in self.failed or any(node.call in lost for node in call.inputs):
-                lost.add(call)
-
-        def is_missing(node: Node) -> bool:
-            return node.is_held and node.is_pending and node not in self.passes.kinds
-
+    def _submit(
+        self,
+        numbers: dict[Node, int],
+        calls: Sequence[SentCall],
+        rows: Sequence[Kept],
+        reductions: Sequence[tuple[int, Merger]],
+    ) -> list[Any]:
+        """Submit one task per partition, with the same program."""
+        self._open_split()
+        carried = [node for node in numbers if node.rows and node.rows.futures]
+        passes = {id(node.rows.futures): node.rows.futures for node in carried}
+        which = {key: at for at, key in enumerate(passes)}
+        for node in self.members:
+            numbers.setdefault(node, len(numbers))
+        program = Program(
+            self.examples,
+            tuple([numbers[node] for node in self.members]),
+            tuple([(which[id(n.rows.futures)], n.rows.output, numbers[n]) for n in carried]),
+            {number: node.data for node, number in numbers.items() if node.is_here},
+            tuple(calls),
+            tuple(rows),
+            tuple(reductions),
+        )
+        before = zip(*passes.values(), strict=True) if passes else [()] * len(self.partitions)
         return [
-            call
-            for call in calls
-            if call not in lost and any(is_missing(node) for _, node in call.live_outputs())
+            partition.submit(run_pass, program, CURRENT.get(), *each)
+            for partition, each in zip(self.partitions, before, strict=True)
         ]
 
-    def _error_of(self, calls: Sequence[Call]) -> Exception | None:
-        """Run calls; return the error that one of them raises."""
-        self.pending = [*calls]
-        try:
-            self.evaluate()
-            self.settle()
-        except Exception as error:  # noqa: BLE001 -- of others, or raised again where it is used
-            return error
-        return None
+    def _merge(self, reductions: dict[Node, Merger], futures: Sequence[Any], rows: int) -> None:
+        """Combine the partial results of all partitions."""
+        if rows:  # which stay where they are
+            pairs = zip(self.partitions, futures, strict=True)
+            futures = [partition.submit(partials, future, rows) for partition, future in pairs]
+        mergers = [*reductions.values()]
+        (merged,) = gather([reduce(functools.partial(combine, mergers), futures)])
+        for (node, merger), runs in zip(reductions.items(), merged, strict=True):
+            node.finish(merger.finished(runs))
 
-    @contextlib.contextmanager
-    def _undone_if_it_fails(self) -> Iterator[None]:
-        """Go back to the last pass that has succeeded; values needed later are computed anew."""
-        try:
-            yield
-        except BaseException as error:  # Ctrl-C, too
-            self.has_failed = True
-            self.failed.add(getattr(error, FAILED, None))
-            self.given_up += self.passes.undo()
-            raise
+    def value(self, node: Node) -> Any:
+        """Return a value at the client; refuse rows, which it does not fetch."""
+        if node.is_here:
+            return node.data
+        raise WholeArrayError(
+            f"{Site.of_caller()}{f', in {self.by},' if self.by else ''} needs all rows of a value "
+            f"over {self.split!r} in the client's memory, about {self.nbytes} bytes; reduce it "
+            "first, return it and use the collection, annotate a function of rows by splittable, "
+            "or pass arrays or frames instead of the Split"
+        )
 
-    def end(self) -> bool:
-        """Make values at the client like others if the program holds no rows; return whether."""
-        self.rank = False, self.rank[1]
-        is_free = self.free() and not self.has_failed
-        if is_free:
-            Graph(returns=False).absorb(self)
-        return is_free
-
-    def free(self) -> bool:
-        """Free what is at the partitions once the program holds no rows; return whether it has.
-
-        What pending calls take stays: blocks of the caller may have changed since.
-        """
-        if self.is_running or not self.lock.acquire(blocking=False):
-            return False
-        try:
-            nodes = (*self.passes.members, *self.passes.kinds)
-            held = next((node.lazy() for node in nodes if node.lazy and node.is_held), None)
-            is_free = held is None and not needed(self.pending)
-            if is_free:
-                self.passes.free(for_good=not self.has_failed)
-            elif held is not None and (self.watched is None or not self.watched.alive):
-                self.watched = weakref.finalize(held, _free, weakref.ref(self))
-                self.watched.atexit = False
-            return is_free
-        finally:
-            self.lock.release()
-
-    def settle(self) -> None:
-        """Wait for the tasks, and raise what they have raised."""
-        with self._undone_if_it_fails():
-            self.passes.settle()
-
-    def is_distributed(self, node: Node) -> bool:
-        """Evaluate a value, and return whether it has rows, which stay at the partitions."""
-        if node.call is not None and node not in self.passes.kinds:
-            self.pending.append(node.call)  # it is not pending after a pass that failed
+    def length(self, node: Node) -> int | None:
+        """Return the number of rows, counted where they are; ``None`` if it has none."""
+        kinds: dict[Node, SplitType] = {}
+        for call in with_makers([] if node.call is None else [node.call]):
+            if any(each in kinds or each.rows for each in call.inputs):
+                self._place(call, kinds)
+        kind = node.rows.kind if node.rows else kinds.get(node)
+        if kind == ROWS:
+            self._open_split().resolve_item_indexes()
+            return sum(cast(int, partition.shape[0]) for partition in self.partitions)
+        if kind is None:
+            return None
         self.evaluate()
-        return node in self.passes.kinds
+        pairs = zip(self.partitions, node.rows.futures, strict=True)
+        return int(sum(gather([p.submit(rows_of_result, f, node.rows.output) for p, f in pairs])))
 
-    def _run_pass(self, pending: list[Call]) -> list[Call]:
-        chosen: list[tuple[Call, Typing]] = []
-        elsewhere = self.passes.kinds
-        postponed: list[Call] = []
-        for call in pending:
-            if any(node.is_pending and node not in elsewhere for node in call.inputs):
-                postponed.append(call)
-            elif not any(node in elsewhere for node in call.inputs):
-                run_whole(self, [call], self.recorder)
-                give_copies([call])
-            else:
-                chosen.append((call, self.passes.place(call)))
-        if chosen:
-            self.passes.run(chosen, postponed, self.recorder)
-        return postponed
+    def learn(self, node: Node) -> bool:
+        """Evaluate a value of which nothing is known; return whether it is an array elsewhere."""
+        self.evaluate()
+        if node.rows and node.rows.futures and node.meta is None:
+            node.meta = meta_of_rows(self._example(node.rows.futures, node.rows.output))
+        return node.rows is not None and node.meta is not None
+
+    def _example(self, futures: Sequence[Any], output: int) -> Any:
+        """Return no rows of a result of a pass: of the first partition that has made some."""
+        example = None
+        for partition, future in zip(self.partitions, futures, strict=True):
+            ((example, has_rows),) = gather([partition.submit(example_of_result, future, output)])
+            if has_rows:
+                break
+        return example
 
     def collection_of(self, node: Node) -> Any:
-        """Return the collection of a result with rows, blocked like the Split."""
-        self.passes.check_rows(node)
-        if node.meta is None:
-            self.learn(node)
-        return self.passes.collection_of(node)
+        """Return the collection of a value with rows, blocked like the Split."""
+        split, rows = self._open_split(), node.rows
+        futures, output = rows.futures, rows.output
+        if not futures:  # a collection of the Split, whose blocks tasks check
+            number = {node: 0}
+            futures, output = self._submit(number, [], [Kept(0, "the Split", True)], []), 0
+        example = self._example(futures, output) if node.meta is None else node.meta.empty
+        return split.assemble(
+            zip(self.partitions, futures, strict=True),
+            meta=example,
+            output=output,
+            rows="same" if rows.kind == ROWS else "unknown",
+        )
+
+    def _open_split(self) -> Split:
+        if self.split is None:
+            raise InvalidArgumentError(
+                f"{Site.of_caller()} uses rows of a pipeline over a Split that has returned; "
+                "return them, and pass the collection to another pipeline"
+            )
+        return self.split
+
+    def close(self) -> None:
+        """Free the blocks of the Split: values that the program has kept refer to this."""
+        self.split, self.partitions = None, []
 
 
-def _free(reference: weakref.ref[SplitGraph]) -> None:
-    """Free what a graph has at the partitions, if it exists: errors that it has may refer to it."""
-    if (graph := reference()) is not None:
-        graph.free()
+def _is_combined(kind: SplitType) -> bool:
+    """Return whether the client combines a result; others stay at the partitions."""
+    return kind.combines or isinstance(kind, Broadcast)
+
+
+def _is_along_rows(kind: SplitType) -> bool:
+    """Return whether the blocks of a result stand side by side, which collections do not."""
+    return isinstance(kind, Axis) and kind.axis != 0

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from spliter.pipeline._annotations.elementwise import CACHED, dtype_of
-from spliter.pipeline._calls.split_types import Axis
+from spliter.pipeline._calls.split_types import ROWS
 from spliter.pipeline._running.inner_loops import (
     InnerCall,
     Loop,
@@ -32,36 +32,16 @@ from spliter.pipeline._running.program import Program, Step, allocate
 
 @dataclass(frozen=True)
 class Group:
-    """Consecutive steps with the same handling of floating-point errors and the same driver.
-
-    Parameters
-    ----------
-    errstate : mapping of str to str
-    steps : list of Step
-    table : Table or None
-        The calls of the steps; ``None`` if they run in Python.
-    """
+    """Consecutive steps with the same handling of floating-point errors and the same driver."""
 
     errstate: Mapping[str, Any]
     steps: list[Step]
     table: Table | None
 
-    def run(self, addresses: int, start: int, items: int) -> int:
-        """Run steps on a batch; return how many need not run in Python."""
-        return 0 if self.table is None else self.table.run(addresses, start, items)
 
-
-def groups_of(program: Program, *, compiles: bool) -> list[Group]:
-    """Return the steps of a program in groups.
-
-    Parameters
-    ----------
-    program : Program
-        Gets constants of the dtypes that inner loops need.
-    compiles : bool
-        Whether inner loops may run.
-    """
-    compiler = _Compiler(program) if compiles and runner() is not None else None
+def groups_of(program: Program) -> list[Group]:
+    """Return the steps of a program in groups."""
+    compiler = _Compiler(program) if runner() is not None else None
     calls = [compiler.call(step) if compiler else None for step in program.steps]
     pairs = zip(program.steps, calls, strict=True)
     return [
@@ -86,23 +66,13 @@ def _group(pairs: list[tuple[Step, InnerCall | None]]) -> Group:
 
 
 class _View(NamedTuple):
-    """Dtype and place of the elements of an operand.
-
-    Parameters
-    ----------
-    dtype : dtype or type
-        Types of Python's numbers adapt to the other operands.
-    axis : int or None
-        Along which it is cut.
-    moves : bool
-        Whether the piece of a batch begins at its first item, as that of scratch memory does not.
-    """
+    """Dtype and place of the elements of an operand."""
 
     dtype: Any
     shape: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
-    axis: int | None = None
-    moves: bool = False
+    is_cut: bool = False
+    moves: bool = False  # a batch begins at its first item, as it does not in scratch memory
 
 
 class _Compiler:
@@ -165,20 +135,17 @@ def _is_plain(step: Step) -> bool:
         isinstance(step.fn, np.ufunc)
         and len(step.outs) == step.fn.nout
         and len(step.args) == step.fn.nin
-        and not (step.kwargs or step.call.writes)
-        and step.preset is None
+        and not step.kwargs
     )
 
 
 def _pieces(program: Program) -> Iterator[tuple[int, _View]]:
     """Yield the registers of arrays that are cut, and of scratch memory."""
     for register, kind, data in program.cuts:
-        if isinstance(kind, Axis) and isinstance(data, np.ndarray) and data.flags.aligned:
-            axis = kind.axis % data.ndim
-            yield register, _View(data.dtype, data.shape, data.strides, axis, True)
+        if kind == ROWS and isinstance(data, np.ndarray) and data.flags.aligned:
+            yield register, _View(data.dtype, data.shape, data.strides, True, True)
     for each in program.scratch:
-        strides = allocate(each, 1).strides  # those for any number of items
-        yield each.register, _View(each.dtype, each.shape, strides, each.axis)
+        yield each.register, _View(each.dtype, each.shape, allocate(each, 1).strides, True)
 
 
 SHORTEST_ROW: Final = 64
@@ -190,17 +157,15 @@ def _walk(views: tuple[_View, ...]) -> Walk | None:
 
     ``None`` if they need more than two loops, or if the inner one would be short.
     """
-    result = views[-1]
-    at = result.axis or 0
-    strides = [_broadcast(view, result) for view in views]
-    others = [axis for axis, extent in enumerate(result.shape) if axis != at and extent != 1]
-    others.sort(key=lambda axis: -abs(result.strides[axis]))
-    found = [each and _one_stride(each, others or [at], result.shape) for each in strides]
+    shape = views[-1].shape
+    strides = [_broadcast(view, shape) for view in views]
+    others = [axis for axis, extent in enumerate(shape) if axis and extent != 1]
+    found = [each and _one_stride(each, others or [0], shape) for each in strides]
     if None in found:
         return None
     inner = cast("list[int]", found)
-    outer = [each[at] for each in strides if each]
-    extent = math.prod(result.shape[axis] for axis in others)
+    outer = [each[0] for each in strides if each]
+    extent = math.prod(shape[axis] for axis in others)
     has_rows = any(one != stride * extent for one, stride in zip(outer, inner, strict=True))
     if has_rows and extent < SHORTEST_ROW:
         return None
@@ -208,14 +173,12 @@ def _walk(views: tuple[_View, ...]) -> Walk | None:
     return Walk.of(has_rows, extent, advances, outer, inner)
 
 
-def _broadcast(view: _View, result: _View) -> tuple[int, ...] | None:
-    """Return the strides of an operand along the axes of a result; ``None`` if cut elsewhere."""
-    missing = len(result.shape) - len(view.shape)
-    pairs = enumerate(zip(view.shape, result.shape[missing:], strict=True), missing)
+def _broadcast(view: _View, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the strides of an operand along the axes of a result; ``None`` if it is cut else."""
+    missing = len(shape) - len(view.shape)
+    pairs = enumerate(zip(view.shape, shape[missing:], strict=True), missing)
     stretched = [axis for axis, (extent, whole) in pairs if extent == 1 and whole != 1]
-    at = cast(int, result.axis)
-    is_whole = at < missing or at in stretched
-    if is_whole != (view.axis is None) or (view.axis is not None and view.axis + missing != at):
+    if view.is_cut == (missing > 0 or 0 in stretched):
         return None
     strides = [*(0,) * missing, *view.strides]
     for axis in stretched:

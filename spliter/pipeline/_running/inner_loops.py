@@ -26,13 +26,9 @@ import numpy as np
 
 from spliter._events import LOGGER
 from spliter._llvm import compile_function, is_installed
-from spliter.pipeline._running.interrupts import is_interrupt
 
 MOST_OPERANDS: Final = 8
 """Inputs and results of a call; ufuncs of NumPy have at most 4, SciPy's of one argument 5."""
-
-LOOPS: Final = 1024
-"""Inner loops that are remembered."""
 
 CAPSULE: Final = b"numpy_1.24_ufunc_call_info"
 """Name of the layout that NumPy gives to what it returns; another one is refused."""
@@ -137,19 +133,7 @@ calls ran without an error."""
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """Inner loop of a ufunc for some dtypes.
-
-    Parameters
-    ----------
-    dtypes : tuple of dtype
-        Of its operands, results last.
-    address, context, auxdata : int
-        The C function and its first and last argument.
-    watches : bool
-        Whether it may raise floating-point errors.
-    owner : object
-        Keeps what the addresses point to.
-    """
+    """Inner loop of a ufunc for some dtypes."""
 
     dtypes: tuple[np.dtype[Any], ...]
     address: int
@@ -172,13 +156,7 @@ class _CallInfo(ctypes.Structure):
 
 
 def flags_of(errstate: Mapping[str, Any]) -> int:
-    """Return the floating-point errors that a handling does not ignore, as bits of the processor.
-
-    Parameters
-    ----------
-    errstate : mapping of str to str
-        What ``numpy.geterr`` returns.
-    """
+    """Return the floating-point errors that are not ignored, as bits of the processor."""
     bits = _FLAGS[platform.machine()]
     return sum(bits[kind] for kind, mode in errstate.items() if mode != "ignore")
 
@@ -190,9 +168,7 @@ def runner() -> Runner | None:
         return None
     try:
         address, code = compile_function(_MODULE, "run")
-    except Exception as error:
-        if is_interrupt(error):
-            raise
+    except Exception:  # noqa: BLE001 -- it is logged
         LOGGER.warning("pipelines use the Python driver, as LLVM failed", exc_info=True)
         return None
     pointer, number = ctypes.c_void_p, ctypes.c_int64
@@ -201,24 +177,15 @@ def runner() -> Runner | None:
     return run
 
 
-@functools.lru_cache(LOOPS)
+@functools.lru_cache(1024)
 def loop_of(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Loop | None:
-    """Return the inner loop of a ufunc; ``None`` if it has none that runs without the lock.
-
-    Parameters
-    ----------
-    ufunc : numpy.ufunc
-    operands : tuple of dtype or type
-        Of the inputs; types of Python's numbers adapt to the others.
-    """
+    """Return the inner loop of a ufunc; ``None`` if it has none that runs without the lock."""
     try:
         loop = _find(ufunc, operands)
         if loop is None or _gives_equal_bits(ufunc, loop):
             return loop
         LOGGER.warning("the inner loop of %s differs from it; the Python driver runs it", ufunc)
-    except Exception as error:
-        if is_interrupt(error):
-            raise
+    except Exception:  # noqa: BLE001 -- it is logged
         # Private methods of NumPy may change in any way.
         LOGGER.debug("no inner loop of %s for %s", ufunc, operands, exc_info=True)
     return None
@@ -274,19 +241,7 @@ def _gives_equal_bits(ufunc: np.ufunc, loop: Loop) -> bool:
 
 
 class Walk(NamedTuple):
-    """How two nested loops pass over the operands of a call.
-
-    Parameters
-    ----------
-    has_rows : bool
-        Whether the inner loop runs once for each item; else once for all.
-    extent : int
-        Elements of an item.
-    strides : tuple of int
-        Of each operand, up to `MOST_OPERANDS`: the bytes from an item to the next where a batch
-        begins at its first item (0 for memory that every batch uses), then the strides of the outer
-        loop and those of the inner one.
-    """
+    """How two nested loops pass over the operands of a call."""
 
     has_rows: bool
     extent: int
@@ -300,15 +255,7 @@ class Walk(NamedTuple):
 
 
 class InnerCall(NamedTuple):
-    """A call of an inner loop.
-
-    Parameters
-    ----------
-    loop : Loop
-    walk : Walk
-    registers : tuple of int
-        Where the addresses of its operands are.
-    """
+    """A call of an inner loop."""
 
     loop: Loop
     walk: Walk
@@ -325,14 +272,7 @@ class InnerCall(NamedTuple):
 
 
 class Table:
-    """Calls that run one after the other on a batch.
-
-    Parameters
-    ----------
-    calls : sequence of InnerCall
-    flags : int
-        Floating-point errors after which a call counts as failed.
-    """
+    """Calls that run one after the other on a batch."""
 
     def __init__(self, calls: Sequence[InnerCall], flags: int) -> None:
         self.calls = calls  # keeps what the records point to
@@ -340,15 +280,7 @@ class Table:
         self._arguments = self._records.ctypes.data, len(calls)
 
     def run(self, addresses: int, start: int, items: int) -> int:
-        """Run the calls; return how many ran without a floating-point error.
-
-        Parameters
-        ----------
-        addresses : int
-            Where the addresses of the registers are.
-        start, items : int
-            First item and number of items.
-        """
+        """Run the calls; return how many ran without a floating-point error."""
         run = runner()
         assert run is not None
         try:

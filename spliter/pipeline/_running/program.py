@@ -10,131 +10,64 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from spliter._cache import cache_nbytes
-from spliter.pipeline._annotations.elementwise import CONTIGUOUS_ONLY, stand_in
+from spliter.pipeline._annotations.elementwise import CONTIGUOUS_ONLY
 from spliter.pipeline._calls.calls import Call, Node, Typing
-from spliter.pipeline._calls.metas import ArrayMeta, FrameMeta
+from spliter.pipeline._calls.metas import ArrayMeta, Meta
+from spliter.pipeline._calls.reductions import first_step
 from spliter.pipeline._calls.split_types import (
+    ROWS,
     Axis,
     Broadcast,
-    Reduction,
     SplitType,
     Unknown,
-    first_step,
     item_nbytes,
 )
 from spliter.pipeline._options import Options
-from spliter.pipeline._planning.memory_order import Layout, empty, layout_of_results
 from spliter.pipeline._planning.stages import Stage
 
 MAX_BATCH_NBYTES: Final = 2**23
-"""Bytes of the live pieces of a batch of calls in Python. Threads in Python hand the interpreter
-lock to each other at every call, so fewer calls on pieces from the level-3 cache are faster: with
-batches of 4, 8, 16, 32, 64 and 128 thousand items, 512 KiB of level-2 cache and 2 threads,
-Black-Scholes (96 bytes per item) took 434, 325, 290, 271, 268 and 268 ms, ten additions (40 bytes
-per item) 144, 98, 48, 33, 26 and 25 ms. Functions that are annotated as a whole have temporaries
-that nobody counts, and would rather have smaller pieces. With pieces of 4, 8 and 12 MiB and 512 KiB
-of cache shallow water took 419, 266 and 247 ms, densities of sea water 101, 104 and 120 ms; with
-pieces of 4, 8 and 16 MiB and 2 MiB of cache 402, 306 and 286 ms, and 134, 157 and 186 ms."""
+"""Bytes of the live pieces of a batch of calls in Python, which hold the interpreter lock: fewer
+calls on pieces from the level-3 cache are faster. With batches of 4, 8, 16, 32, 64 and 128 thousand
+items of 96 bytes Black-Scholes took 434, 325, 290, 271, 268 and 268 ms."""
 
 COMPILED_SHARE: Final = 1.0
-"""Bytes of the live pieces of a batch of compiled calls, in level-2 caches. With batches of 1/8,
-1/4, 1/2, 1, 2, 4 and 8 caches of 1 MiB, 2 threads took 13.5, 11.2, 10.0, 9.6, 11.7, 12.7 and 13.0
-ms for ten additions, 165, 156, 153, 154, 155, 156 and 156 for Black-Scholes."""
+"""Bytes of the live pieces of a batch of compiled calls, in level-2 caches: with 1/8, 1/4, 1/2, 1,
+2, 4 and 8 of them ten additions took 13.5, 11.2, 10.0, 9.6, 11.7, 12.7 and 13.0 ms."""
 
 MAX_TEMPORARY_NBYTES: Final = 2**21
 """Most bytes of the temporaries of a thread."""
 
-LEAST_FRAME_ROWS: Final = 2**18
-MOST_FRAME_ROWS: Final = 2**20
-"""Rows of a batch with frames. A call of pandas takes some 50 us on any number of rows, and holds
-the interpreter lock. With 1/8, 1/4, 1/2 and 1 million rows, 2 threads took 131, 89, 62 and 54 ms
-for the index of crimes, 234, 161, 136 and 119 ms for the names of babies. Batches of more take more
-memory, and are no faster."""
-
-
-MOST_FRAME_THREADS: Final = 4
-"""Threads of batches with frames, unless more are asked for: they wait for the interpreter lock.
-With 2, 4, 8 and 16 threads on as many cores the names of babies took 241, 166, 211 and 342 ms
-(pandas alone 317 to 351), ratings of films 145, 144, 214 and 400 (pandas 177 to 244), the index of
-crimes 105, 52, 47 and 78 (pandas 78 to 157), postal codes 221, 108, 67 and 73 (pandas 230 to 379).
-"""
+LEAST_FRAME_ROWS, MOST_FRAME_ROWS, MOST_FRAME_THREADS = 2**18, 2**20, 4
+"""Rows of a batch with frames, and threads unless more are asked for: calls of pandas take some 50
+us, and hold the lock. With 1/8, 1/4, 1/2 and 1 million rows the index of crimes took 131, 89, 62
+and 54 ms; with 2, 4, 8 and 16 threads the names of babies 241, 166, 211 and 342 ms."""
 
 
 class Step(NamedTuple):
-    """A call on registers.
-
-    Parameters
-    ----------
-    fn : callable
-    args : tuple of int
-        Registers of the positional arguments.
-    kwargs : tuple of (str, int)
-        Names and registers of the keyword arguments.
-    results : tuple of int
-        Registers of the results; empty if the call returns nothing.
-    outs : tuple of int
-        Registers of arrays for the results, passed as ``out``; empty if the call allocates them.
-    preset : int or None
-        Register of the earlier version of the result, whose dtype a ufunc with ``out`` keeps, and
-        whose elements stay where ``where`` is false.
-    takes_start : bool
-        Whether the call gets the position of the first item.
-    call : Call
-        For messages.
-    kinds : tuple of SplitType
-        Of the results.
-    last_used : tuple of int
-        Registers of results of earlier calls that no later step needs.
-    checked : tuple of (int, Axis)
-        Registers of results that must have as many items as the batch.
-    """
+    """A call on registers."""
 
     fn: Callable[..., Any]
     args: tuple[int, ...]
     kwargs: tuple[tuple[str, int], ...]
     results: tuple[int, ...]
-    outs: tuple[int, ...]
-    preset: int | None
-    takes_start: bool
+    outs: tuple[int, ...]  # arrays for the results, passed as `out`; none if the call makes them
+    takes_start: bool  # the call gets the position of the first item
     call: Call
-    kinds: tuple[SplitType, ...]
-    last_used: tuple[int, ...]
-    checked: tuple[tuple[int, Axis], ...]
+    last_used: tuple[int, ...]  # results of earlier calls that no later step needs
+    checked: tuple[tuple[int, SplitType, Meta], ...]  # results of users, and what they declare
 
 
 class Scratch(NamedTuple):
-    """Memory of a thread for the results of one or more calls of a batch.
-
-    Parameters
-    ----------
-    register : int
-    shape : tuple of int
-        Of the whole results.
-    axes : tuple of int
-        In their order in memory: the axis that is cut has the largest stride.
-    dtype : dtype
-    """
+    """Memory of a thread for the results of one or more calls of a batch."""
 
     register: int
     shape: tuple[int, ...]
-    axes: tuple[int, ...]
     dtype: np.dtype[Any]
-
-    @property
-    def axis(self) -> int:
-        """The axis that is cut."""
-        return self.axes[0]
 
 
 @dataclass
 class Program:
-    """A compiled stage.
-
-    Parameters
-    ----------
-    length : int
-        Items to be cut.
-    """
+    """A compiled stage."""
 
     length: int
     registers: int = 0
@@ -142,23 +75,16 @@ class Program:
     cuts: list[tuple[int, SplitType, Any]] = field(default_factory=list)
     scratch: list[Scratch] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    # Registers whose pieces are collected, by split type.
     results: list[tuple[int, SplitType, Node]] = field(default_factory=list)
-    """Registers whose pieces are collected, by split type."""
-
+    # Results that the calls write straight into an array.
     allocated: list[tuple[Node, Any]] = field(default_factory=list)
-    """Results that the calls write straight into an array."""
-
-    layouts: dict[Node, Layout] = field(default_factory=dict)
-    """Of results with several axes, as far as they are known."""
-
+    # Whether items are rows of frames.
     has_frames: bool = False
-    """Whether items are rows of frames."""
-
+    # Bytes of an item of all pieces that are live at a time.
     item_nbytes: float = 0.0
-    """Bytes of an item of all pieces that are live at a time."""
-
+    # Bytes of an item of those that are neither sources nor results.
     temporary_nbytes: float = 0.0
-    """Bytes of an item of those that are neither sources nor results."""
 
     def threads(self, options: Options) -> int:
         """Return how many threads run batches."""
@@ -191,23 +117,11 @@ class Program:
         self.temporary_nbytes += nbytes
 
 
-def compile_stage(stage: Stage) -> Program:
-    """Return the program of a stage that is cut.
+class Compiler:
+    """Makes the program of a stage that is cut: assigns registers, and reuses scratch memory."""
 
-    Parameters
-    ----------
-    stage : Stage
-        With a length.
-    """
-    assert stage.length is not None
-    return _Compiler(stage, Program(stage.length)).program
-
-
-class _Compiler:
-    """Assigns registers, and reuses the scratch memory of values that are no longer needed."""
-
-    def __init__(self, stage: Stage, program: Program) -> None:
-        self.program = program
+    def __init__(self, stage: Stage) -> None:
+        self.program = program = Program(cast(int, stage.length))
         self.stage = stage
         self.at: dict[Node, int] = {}
         self.cut_at: dict[tuple[Any, SplitType], int] = {}
@@ -216,8 +130,6 @@ class _Compiler:
         self.allocated: dict[Node, float] = {}
         self.allocated_nbytes = self.peak_nbytes = 0.0
         self.stored = {*stage.stored}
-        inputs = (node for call, _ in stage.calls for node in call.inputs)
-        program.has_frames = any(isinstance(node.meta, FrameMeta) for node in inputs)
         last_use: dict[Node, int] = {}
         for number, (call, _) in enumerate(stage.calls):
             last_use.update(dict.fromkeys(call.inputs, number))
@@ -255,40 +167,26 @@ class _Compiler:
         return self.program.registers - 1
 
     def _add(self, call: Call, typing: Typing, live: list[tuple[int, Node]]) -> None:
-        self._add_layouts(call, [node for _, node in live])
         kinds = iter(typing.inputs)
         args = tuple([self._input(value, kinds) for value in call.args])
         kwargs = tuple([(name, self._input(value, kinds)) for name, value in call.kwargs.items()])
-        preset = None
-        outs: tuple[int, ...] = ()
-        if call.into is not None and call.into in call.writes:
-            outs = (self._input(call.into, kinds),)
-        else:
-            outs = self._outs(call, typing, live)
-            if call.into is not None and ("where" in call.kwargs or not outs):
-                preset = self._input(call.into, kinds)
+        outs = self._outs(call, typing, live)
         results = outs or tuple([self._register() for _ in call.outputs])
         fn, takes_start = typing.fn or first_step(call.fn, typing.outputs), False
         for kind in typing.outputs:
-            takes_start |= isinstance(kind, Reduction) and kind.takes_start
+            takes_start |= getattr(kind, "takes_start", False)
         for number, node in live:
             self.at[node] = results[number]
             if not outs:
                 self._allocate(node, typing.outputs[number])
-        made = typing.outputs
-        checked: tuple[tuple[int, Axis], ...] = ()
+        checked: list[tuple[int, SplitType, Meta]] = []
         if typing.is_checked:
-            pairs = zip(results, made, strict=True)
-            checked = tuple([(at, kind) for at, kind in pairs if isinstance(kind, Axis)])
+            metas = {number: node.meta for number, node in live}
+            triples = enumerate(zip(results, typing.outputs, strict=True))
+            checked = [(at, kind, metas.get(number)) for number, (at, kind) in triples]
         self.program.steps.append(
-            Step(fn, args, kwargs, results, outs, preset, takes_start, call, made, (), checked)
+            Step(fn, args, kwargs, results, outs, takes_start, call, (), tuple(checked))
         )
-
-    def _add_layouts(self, call: Call, results: list[Node]) -> None:
-        for node in results:
-            ndim = len(node.meta.shape) if isinstance(node.meta, ArrayMeta) else 0
-            if ndim > 1 and (layout := layout_of_results(call, ndim, self.program.layouts)):
-                self.program.layouts[node] = layout
 
     def _allocate(self, node: Node, kind: SplitType) -> None:
         """Count the bytes of an item of a result that a call allocates."""
@@ -303,61 +201,46 @@ class _Compiler:
             kind = next(kinds)
             if value in self.at:
                 return self.at[value]
-            # For `explain` nothing exists yet, or not any more.
-            data = stand_in(value) if value.data is None else value.data
             if not isinstance(kind, Broadcast):
-                return self._cut(data, kind, 0.0 if data is value else None)
-            value = data
+                return self._cut(value.data, kind)
+            value = value.data
         register = self._register()
         self.program.constants[register] = value
         return register
 
-    def _cut(self, data: Any, kind: SplitType, nbytes: float | None = None) -> int:
-        """Return the register of a value's pieces; its bytes are given if it does not exist yet."""
+    def _cut(self, data: Any, kind: SplitType) -> int:
+        """Return the register of a value's pieces."""
         key = _identity(data), kind
         if key not in self.cut_at:
             self.cut_at[key] = self._register()
             self.program.cuts.append((self.cut_at[key], kind, data))
-            if nbytes is None and not self.program.has_frames:
-                nbytes = item_nbytes(kind, data)
-            self.program.item_nbytes += nbytes or 0.0
+            self.program.item_nbytes += item_nbytes(kind, data)
+            self.program.has_frames |= hasattr(type(data), "iloc")
         return self.cut_at[key]
 
     def _outs(self, call: Call, typing: Typing, live: list[tuple[int, Node]]) -> tuple[int, ...]:
         """Return registers of arrays into which a ufunc writes its results."""
-        if not isinstance(call.fn, np.ufunc) or len(live) < len(call.outputs):
+        is_ufunc = isinstance(call.fn, np.ufunc) and len(live) == len(call.outputs)
+        nodes = [node for _, node in live]
+        if not is_ufunc or typing.outputs[0] != ROWS or not self.kept_inputs.isdisjoint(nodes):
             return ()
-        pairs = [(node, cast(Axis, typing.outputs[number])) for number, node in live]
-        if not all(self._can_be_out(*pair) for pair in pairs):
+        metas = [node.meta for node in nodes if node.meta and node.meta.exact]
+        if len(metas) < len(nodes) or (len(metas[0].shape) > 1 and call.fn in CONTIGUOUS_ONLY):
             return ()
-        return tuple([self._out(*pair) for pair in pairs])
+        return tuple([self._out(*pair) for pair in zip(nodes, metas, strict=True)])
 
-    def _can_be_out(self, node: Node, kind: SplitType) -> bool:
-        meta = node.meta
-        if not (isinstance(meta, ArrayMeta) and meta.exact and isinstance(kind, Axis)):
-            return False
-        is_contiguous = len(meta.shape) == 1
-        fits = is_contiguous or (node.call is not None and node.call.fn not in CONTIGUOUS_ONLY)
-        return fits and node not in self.kept_inputs
-
-    def _out(self, node: Node, kind: Axis) -> int:
-        meta = cast(ArrayMeta, node.meta)
+    def _out(self, node: Node, meta: ArrayMeta) -> int:
         shape = cast(tuple[int, ...], meta.shape)
-        layout = self.program.layouts.get(node)
-        axes = layout.axes if layout else tuple(range(len(shape)))
         if node in self.stored:
-            result = empty(shape, meta.dtype, axes)
+            result = np.empty(shape, meta.dtype)
             self.program.allocated.append((node, result))
-            return self._cut(result, kind)
-        axes = kind.axis, *(axis for axis in axes if axis != kind.axis)
-        free = self.free.setdefault((meta.dtype, shape, axes), [])
-        if free:
-            register = free.pop()
-        else:
-            register = self._register()
-            self.program.scratch.append(Scratch(register, shape, axes, meta.dtype))
-            self.program.add_temporary(_expected_nbytes(node, kind))
-        self.slot_of[node] = free, register
+            return self._cut(result, ROWS)
+        free = self.free.setdefault((meta.dtype, shape), [])
+        if not free:
+            free.append(self._register())
+            self.program.scratch.append(Scratch(free[0], shape, meta.dtype))
+            self.program.add_temporary(_expected_nbytes(node, ROWS))
+        self.slot_of[node] = free, (register := free.pop())
         return register
 
 
@@ -380,7 +263,5 @@ def _expected_nbytes(node: Node, kind: SplitType) -> float:
 
 def allocate(scratch: Scratch, batch: int) -> Any:
     """Return the memory of batches of some items."""
-    first, *others = [scratch.shape[axis] for axis in scratch.axes]
-    # The strides of the axis that is cut are the same for any number of items.
-    memory = np.empty([min(batch, first), *others], scratch.dtype)
-    return memory.transpose(np.argsort(scratch.axes))
+    length, *rest = scratch.shape
+    return np.empty([min(batch, length), *rest], scratch.dtype)

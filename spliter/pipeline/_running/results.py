@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from spliter._errors import AnnotationError
-from spliter.pipeline._annotations.rows import Labelled
-from spliter.pipeline._calls.calls import Call, Node
+from spliter.pipeline._calls.calls import Call
+from spliter.pipeline._calls.metas import Meta
 from spliter.pipeline._calls.split_types import Axis, SplitType
-from spliter.pipeline._planning.memory_order import Layout, empty, layout_of
 
 
 class Pieces:
@@ -31,20 +30,15 @@ class Pieces:
 
 
 class Arrays(Pieces):
-    """Pieces of equal dtype and width, copied to their place in one array.
-
-    Other pieces are kept and concatenated at the end, which finds their common dtype.
-    """
+    """Pieces of equal dtype and width, copied to their place in one array; others are merged."""
 
     kind: Axis
 
-    def __init__(self, kind: Axis, length: int, node: Node, layout: Layout | None) -> None:
+    def __init__(self, kind: Axis, length: int, name: str) -> None:
         super().__init__(kind)
         self.length = length
-        self.name = node.call.place if node.call else ""
-        self.layout = layout
+        self.name = name
         self.result: Any = None
-        self.example: Any = None
         self.copied: dict[int, int] = {}
         self.lock = threading.Lock()
 
@@ -56,7 +50,9 @@ class Arrays(Pieces):
             return
         with self.lock:
             if self.result is None:
-                self.result = self._allocate(piece)
+                shape = list(piece.shape)
+                shape[self.kind.axis] = self.length
+                self.result = np.empty(shape, piece.dtype)
         place = self.kind.split(self.result, start, stop)
         if piece.dtype == place.dtype and piece.shape == place.shape:
             place[...] = piece
@@ -72,76 +68,34 @@ class Arrays(Pieces):
             self.pieces[start] = self.kind.split(self.result, start, stop)
         return super().finish()
 
-    def _allocate(self, piece: Any) -> Any:
-        shape = list(piece.shape)
-        shape[self.kind.axis] = self.length
-        layout = self.layout or layout_of(piece)
-        return empty(shape, piece.dtype, layout.axes)
 
-
-class Frames(Arrays):
-    """Pieces of a frame or series; those of one dtype of NumPy are copied to one array."""
-
-    kind: Labelled
-
-    def put(self, start: int, stop: int, piece: Any) -> None:
-        """Copy the values of a piece, or keep it; all pieces have the same dtypes."""
-        dtypes = [piece.dtype] if piece.ndim == 1 else list(piece.dtypes)
-        is_plain = all(isinstance(each, np.dtype) and not each.hasobject for each in dtypes)
-        if is_plain and len({*dtypes}) == 1:
-            self.example = piece
-            piece = piece.to_numpy()
-        super().put(start, stop, piece)
-
-    def finish(self) -> Any:
-        """Return the frame."""
-        return super().finish() if self.pieces else self.kind.frame(self.result, self.example)
-
-
-def collector_for(kind: SplitType, length: int, node: Node, layout: Layout | None) -> Pieces:
-    """Return what collects the pieces of a result.
-
-    Parameters
-    ----------
-    kind : SplitType
-    length : int
-        Items of the stage.
-    node : Node
-        The result.
-    layout : Layout or None
-        Of the result, if it is known.
-    """
-    if isinstance(kind, Labelled):
-        return Frames(kind, length, node, layout)
-    return Arrays(kind, length, node, layout) if isinstance(kind, Axis) else Pieces(kind)
-
-
-def check_nothing(result: Any, call: Call) -> None:
-    """Refuse the result of a call that is annotated to return nothing: it would be lost."""
-    if result is not None:
+def check_results(result: Any, call: Call) -> None:
+    """Refuse another number of results than the annotation names: some would be lost."""
+    count = len(call.outputs)
+    found = len(result) if count > 1 and isinstance(result, tuple | list) else 1
+    if (count > 1 and found != count) or (not count and result is not None):
         raise AnnotationError(
-            f"{call.place} returned {type(result).__name__}, and its annotation says "
-            "returns=None; name the split type of the result, or let the function return nothing"
+            f"{call.place} returned {found} results, such as a {type(result).__name__}, and its "
+            f"annotation names {count}; correct returns=, or let it return nothing"
         )
 
 
+def check_declared(meta: Meta, value: Any, name: str) -> None:
+    """Raise if a result is not what its annotation declares."""
+    is_array = type(value) is np.ndarray and value.ndim
+    if meta is None or (is_array and (not len(value) or meta.is_like(value))):
+        return
+    found = f"the type {type(value).__name__}"
+    if isinstance(value, np.ndarray):
+        found += f" of {value.dtype} and rows of shape {value.shape[1:]}"
+    raise AnnotationError(
+        f"{name} returned {found}, and its annotation declares an ndarray of {meta.dtype} and rows "
+        f"of shape {meta.shape[1:]}; correct returns="
+    )
+
+
 def check_length(kind: SplitType, piece: Any, expected: int, name: str) -> None:
-    """Raise if a piece has another number of items than expected.
-
-    Parameters
-    ----------
-    kind : SplitType
-    piece : object
-        Result of a call on a batch.
-    expected : int
-        Items of the batch.
-    name : str
-        Name of the call.
-
-    Raises
-    ------
-    AnnotationError
-    """
+    """Raise if a piece has another number of items than expected."""
     try:
         found = str(kind.length(piece))
     except Exception:  # noqa: BLE001 -- whatever the method of the user's type raises

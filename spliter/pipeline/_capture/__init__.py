@@ -1,0 +1,1 @@
+"""Lazy values, and how calls on them are captured."""

@@ -1,1 +1,0 @@
-"""Functions that a program annotates: their calls are captured and checked."""

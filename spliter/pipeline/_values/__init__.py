@@ -1,1 +1,0 @@
-"""Lazy values: their operators and functions are captured, and uses evaluate them."""
