@@ -122,10 +122,9 @@ class _Like(NamedTuple):
     ndim: int | None
     dtype: Any
 
-    @property
-    def example(self) -> Any:
-        """An array of one element, or the number one."""
-        return self.dtype(1) if self.ndim is None else np.ones((1,) * self.ndim, self.dtype)
+    def example(self, extent: int) -> Any:
+        """Return an array of some extents, or the number one."""
+        return self.dtype(1) if self.ndim is None else np.ones((extent,) * self.ndim, self.dtype)
 
 
 def _example(value: Any) -> Any:
@@ -141,7 +140,9 @@ def _dtypes(fn: Any, args: tuple[Any, ...], kwargs: tuple[Any, ...]) -> tuple[An
 
     def made(value: Any) -> Any:
         if type(value) is not _Like or value.ndim is None or not isinstance(fn, np.ufunc):
-            return value.example if type(value) is _Like else value
+            # Some of SciPy's ufuncs do not converge for all numbers.
+        extent = 0 if isinstance(fn, np.ufunc) else 1
+        return value.example(extent) if type(value) is _Like else value
         return np.ones((0,) * max(value.ndim, 1), value.dtype)  # some of SciPy's loop for minutes
 
     try:
