@@ -139,11 +139,8 @@ def _dtypes(fn: Any, args: tuple[Any, ...], kwargs: tuple[Any, ...]) -> tuple[An
     """Return the dtypes of results, given what stands for the arguments."""
 
     def made(value: Any) -> Any:
-        if type(value) is not _Like or value.ndim is None or not isinstance(fn, np.ufunc):
-            # Some of SciPy's ufuncs do not converge for all numbers.
-        extent = 0 if isinstance(fn, np.ufunc) else 1
+        extent = 0 if isinstance(fn, np.ufunc) else 1  # some of SciPy's do not converge for ones
         return value.example(extent) if type(value) is _Like else value
-        return np.ones((0,) * max(value.ndim, 1), value.dtype)  # some of SciPy's loop for minutes
 
     try:
         with np.errstate(all="ignore"):
