@@ -124,7 +124,11 @@ class _Like(NamedTuple):
 
     def example(self, extent: int) -> Any:
         """Return an array of some extents, or the number one."""
-        return self.dtype(1) if self.ndim is None else np.ones((extent,) * self.ndim, self.dtype)
+        return (
+            self.dtype(1)
+            if self.ndim is None
+            else np.ones((extent,) * max(self.ndim, 1 - extent), self.dtype)
+        )
 
 
 def _example(value: Any) -> Any:
