@@ -203,7 +203,7 @@ def test_reductions_of_few_rows_or_none_warn_as_numpys(name: str) -> None:
                 warnings.simplefilter("always")
                 results.append(run(table))
                 warned.append(bool(seen))
-        same(*results, rtol=1e-12)
+        same(results[0], results[1], rtol=1e-12)
         assert warned[0] == warned[1]
 
 

@@ -122,10 +122,13 @@ class _Like(NamedTuple):
     ndim: int | None
     dtype: Any
 
-    @property
-    def example(self) -> Any:
-        """An array of one element, or the number one."""
-        return self.dtype(1) if self.ndim is None else np.ones((1,) * self.ndim, self.dtype)
+    def example(self, extent: int) -> Any:
+        """Return an array of some extents, or the number one."""
+        return (
+            self.dtype(1)
+            if self.ndim is None
+            else np.ones((extent,) * max(self.ndim, 1 - extent), self.dtype)
+        )
 
 
 def _example(value: Any) -> Any:
@@ -140,7 +143,8 @@ def _dtypes(fn: Any, args: tuple[Any, ...], kwargs: tuple[Any, ...]) -> tuple[An
     """Return the dtypes of results, given what stands for the arguments."""
 
     def made(value: Any) -> Any:
-        return value.example if type(value) is _Like else value
+        extent = 0 if isinstance(fn, np.ufunc) else 1  # some of SciPy's do not converge for ones
+        return value.example(extent) if type(value) is _Like else value
 
     try:
         with np.errstate(all="ignore"):
