@@ -5,10 +5,13 @@
     python benchmarks/performance.py --quick              # short forms: does everything still run?
     python benchmarks/performance.py --update             # and write them into docs/performance.md
     python benchmarks/performance.py --update --older-than 2026-11-22   # go on where that ended
+    python benchmarks/performance.py --only programs --results out   # keep the runs
 
 ``performance.toml`` next to this file lists them. Figures that are not measured stay on the page
-unchanged. For ``spliter compare``, times are divided by SplIter's in the same round, or by the
-ideal's if SplIter's own is not measured: median and quartiles. Its peers with MPI are found by
+unchanged. With ``--results`` the runs of a comparison are kept in a folder of its name, and those
+that are there are not repeated. For ``spliter compare``, times are divided by SplIter's in the same
+round, or by the ideal's if SplIter's own is not measured: median and quartiles. Its peers with MPI
+are found by
 ``SPLITER_MPICH`` and ``SPLITER_OPENMPI``. For other commands the last lines
 are shown.
 """
@@ -30,7 +33,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spliter_experiments.compare.ways import IDEAL, MEANINGS
+from spliter_experiments.compare.ways import IDEAL, MEANINGS, PARTITIONED
 from spliter_experiments.harness.facts import facts
 from spliter_experiments.harness.records import Record, ResultsFolder
 from spliter_experiments.harness.table import NONE, Grid, quartiles
@@ -39,7 +42,7 @@ from spliter_experiments.layouts import comparison as layouts
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "benchmarks" / "performance.toml"
 PAGE = ROOT / "docs" / "performance.md"
-OURS = ("spliter", "pipeline")
+OURS = ("spliter", "pipeline", PARTITIONED)
 BASES = (*OURS, IDEAL, "llvm", "mpich-packed", "openmpi-packed")
 """Ways that the others are divided by; the first one that was measured."""
 
@@ -94,13 +97,17 @@ def words_of(figure: Figure, quick: bool, folder: str) -> tuple[dict[str, str], 
     return variables, [sys.executable, *starts, *words]
 
 
-def measure(figure: Figure, quick: bool) -> list[str]:
-    """Run the command of a figure, and return its result as Markdown."""
+def measure(figure: Figure, quick: bool, results: Path | None = None) -> list[str]:
+    """Run the command of a figure, and return its result as Markdown.
+
+    The runs of a comparison in full are kept in a folder of `results`, if given.
+    """
     roots = [
         str(ROOT),
         *(str(ROOT / name) for name in ("backends", "apps", "experiments", "slurm")),
     ]
-    with tempfile.TemporaryDirectory(prefix="spliter-performance-") as folder:
+    with tempfile.TemporaryDirectory(prefix="spliter-performance-") as temporary:
+        folder = temporary if quick or results is None else str(results.resolve() / figure.name)
         variables, words = words_of(figure, quick, folder)
         compares = "compare" in words
         done = subprocess.run(
@@ -141,12 +148,13 @@ def ratios_table(records: Sequence[Record]) -> list[str]:
     has_blocks = any(one.blocks for one in records)
     x = "blocks per core" if has_blocks else "bytes"
     grid = Grid(("workload", x, seconds, *ways), tuple(rows))
-    if records[0].size:  # of a program
+    if records[0].engine == "process":  # no blocks, and rows of each program's own number
         return grid.without(x).markdown()
-    return (grid.without("workload") if has_blocks else grid).markdown()
+    one_workload = has_blocks and not records[0].size
+    return (grid.without("workload") if one_workload else grid).markdown()
 
 
-def section(figure: Figure, quick: bool) -> Iterator[str]:
+def section(figure: Figure, quick: bool, results: Path | None = None) -> Iterator[str]:
     """Measure a figure, and yield the lines of its Markdown section."""
     here = facts()
     versions = ", ".join(f"{name} {version}" for name, version in here.versions.items())
@@ -160,7 +168,7 @@ def section(figure: Figure, quick: bool) -> Iterator[str]:
     )
     yield ""
     try:
-        yield from measure(figure, quick)
+        yield from measure(figure, quick, results)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         yield f"{NOT_MEASURED}: {type(error).__name__}"
 
@@ -219,6 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         metavar="DAY",
         help="only what was measured before this day (UTC), or never",
     )
+    parser.add_argument("--results", type=Path, metavar="FOLDER", help="keep runs of comparisons")
     parser.add_argument("--list", action="store_true", help="show the claims, measure nothing")
     options = parser.parse_args(arguments)
     if options.list:
@@ -237,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for figure in chosen:
         print(f"### {figure.name}\n", flush=True)
         lines = []
-        for line in section(figure, options.quick):
+        for line in section(figure, options.quick, options.results):
             print(line, flush=True)
             lines.append(line)
         print(flush=True)

@@ -37,6 +37,7 @@ from typer.testing import CliRunner
 
 from spliter_experiments import cli
 from spliter_experiments.compare import cli as compare_cli
+from spliter_experiments.compare.comparison import Comparison
 from spliter_experiments.compare.engines import loading
 from spliter_experiments.compare.options import CommonOptions
 from spliter_experiments.evaluation import catalog
@@ -315,12 +316,13 @@ def commands_below(command: Any, *names: str) -> dict[tuple[str, ...], Any]:
     return found
 
 
-def read_options(app: Any, common: CommonOptions, choice: object, ways: str | None) -> None:
+def read_options(app: Any, common: CommonOptions, choice: object, ways: str | None) -> Comparison:
     """Stand in for a comparison: names of ways and numbers of blocks are read, nothing is run."""
     try:
         common.settings(ways, app, "")
     except ClusterError:  # the engine is not installed
         assert importlib.util.find_spec(loading.MODULES[common.backend])
+    return Comparison(app.name, {}, ())
 
 
 def import_what(code: str) -> None:

@@ -51,7 +51,10 @@ APPS: dict[str, tuple[App[Any], InputChoice]] = {
     ),
 }
 
-ON_DASK_ALONE = {"rechunk-p2p", "rechunk-tasks", "by-hand", "dask", "dask-ml", "per-block-paper"}
+ON_DASK_ALONE = {
+    *("rechunk-p2p", "rechunk-tasks", "by-hand", "dask", "dask-partitioned", "dask-ml"),
+    "per-block-paper",
+}
 
 
 def all_ways(kind: EngineKind) -> list[tuple[str, str]]:

@@ -78,6 +78,8 @@ def test_floor_counts_as_numpy_and_holds_blocks_only_meanwhile(site: DaskSite) -
         ("per-block", 40 + 3 + 1),
         # Two partitions and their sum.
         ("spliter", 2 + 1),
+        # Two clusters of counts and sums, and the one that adds them up.
+        ("dask-partitioned", 2 + 1),
     ],
 )
 def test_number_of_tasks(way: str, tasks: int, site: DaskSite) -> None:

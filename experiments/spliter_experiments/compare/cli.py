@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ from spliter_experiments.compare.comparison import Comparison, run_comparison
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Points
 from spliter_experiments.compare.data.uneven import WORKLOADS
+from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.compare.options import (
     CommonOptions,
     DimsOption,
@@ -24,15 +26,17 @@ from spliter_experiments.compare.options import (
     ways_option,
     with_common_options,
 )
-from spliter_experiments.compare.ways import WAYS, legend
+from spliter_experiments.compare.ways import PARTITIONED, WAYS, legend
+from spliter_experiments.compare.workloads.dask_programs import COLUMNS, DASK_PROGRAMS
 from spliter_experiments.compare.workloads.workload import App
 from spliter_experiments.harness.console import errors_reported, note, progress
-from spliter_experiments.harness.options import parse_ways
+from spliter_experiments.harness.errors import MissingLibraryError, OptionError
+from spliter_experiments.harness.options import parse_ways, parse_workloads
 from spliter_experiments.harness.records import Record, ResultsFolder
 from spliter_experiments.harness.summary import summarise
-from spliter_experiments.harness.table import summary_grid
+from spliter_experiments.harness.table import Grid, plain, summary_grid, times
 from spliter_experiments.layouts.patterns import CASES
-from spliter_experiments.pipelines.names import PROGRAMS, parse_programs
+from spliter_experiments.pipelines.names import PROGRAMS
 
 if TYPE_CHECKING:
     from spliter_experiments.layouts.comparison import Settings, Subject
@@ -201,6 +205,49 @@ def prefetch(
 
 
 @compare.command()
+@functools.partial(with_common_options, placement=Placement.DASK)
+def programs(
+    common: CommonOptions,
+    rows: RowsOption = 1_536_000,
+    workload: Annotated[
+        str,
+        typer.Option(
+            help="One, several between commas, or all. "
+            f"{'; '.join(f'{name}: {one.meaning}' for name, one in DASK_PROGRAMS.items())}."
+        ),
+    ] = "all",
+    persisted: Annotated[
+        bool, typer.Option(help="Persist the collections first, where Dask places them.")
+    ] = False,
+    ways: Annotated[str | None, ways_option("programs")] = None,
+) -> None:
+    """Run programs of Dask's own methods, as they are and with one task per partition.
+
+    Each run builds the graph and computes it. All ways have to give the same bits, but for the one
+    that rechunks.
+    """
+    from spliter_experiments.compare.workloads.programs import Programs
+
+    with errors_reported():
+        if common.backend != "dask":
+            raise OptionError(f"--backend {common.backend}: the programs are Dask's")
+        if common.placement is not Placement.DASK:
+            raise OptionError(f"--placement {common.placement}: Dask places chunks of programs")
+        names, found = parse_workloads(workload, DASK_PROGRAMS), []
+        for name in names:
+            try:
+                app = Programs(name, persisted)
+            except MissingLibraryError as error:
+                if len(names) == 1:
+                    raise
+                note(f"{name} is left out: {error}")
+                continue
+            found.append(_compare(app, common, common.choices(rows, COLUMNS), ways))
+        if len(found) > 1:
+            Console(markup=False).print(gains_grid(found).terminal())
+
+
+@compare.command()
 def layout(
     case: Annotated[
         str, typer.Option(help=f"all, ddtbench, or some of {', '.join(CASES)}.")
@@ -294,17 +341,13 @@ def pipeline(
 
     All ways run in this process, with as many threads as it has cores.
     """
-    from spliter_experiments.pipelines.comparison import (
-        Choice,
-        MissingLibraryError,
-        run_workload,
-    )
+    from spliter_experiments.pipelines.comparison import Choice, run_workload
 
     with errors_reported():
         folder = None if output is None else ResultsFolder(output)
         chosen = None if ways is None else parse_ways(ways, WAYS["pipeline"])
         command = shlex.join(["spliter", *sys.argv[1:]])
-        names = parse_programs(workload)
+        names = parse_workloads(workload, PROGRAMS)
         for name in names:
             choice = Choice(name, rows, rounds, seed, chosen, command)
             try:
@@ -324,7 +367,7 @@ def pipeline(
 
 def _compare(
     app: App[Any], common: CommonOptions, choices: Sequence[InputChoice], ways: str | None
-) -> None:
+) -> Comparison:
     settings = common.settings(ways, app, shlex.join(["spliter", *sys.argv[1:]]))
     folder = None if common.output is None else ResultsFolder(common.output)
     if folder is not None:
@@ -339,6 +382,7 @@ def _compare(
         with progress() as listener:
             comparison = run_comparison(app, settings, datasets, listener, folder, show)
     show(comparison)
+    return comparison
 
 
 def _show_workload(name: str, records: Sequence[Record]) -> None:
@@ -364,6 +408,8 @@ def _show(comparison: Comparison, detail: str, folder: ResultsFolder | None) -> 
     console = Console(markup=False)
     grid = summary_grid(summaries, "blocks / core", "times in seconds")
     grid = grid.without("runs", "init", "iterate", "split")
+    if "spliter" in comparison.ways:
+        grid = grid.without(f"over {PARTITIONED}")
     several = len({one.x for one in summaries}) > 1
     console.print((grid if several else grid.without("blocks / core")).terminal(title))
     console.print("\n".join(legend(comparison.ways)), highlight=False, style="dim")
@@ -374,8 +420,28 @@ def _show(comparison: Comparison, detail: str, folder: ResultsFolder | None) -> 
         sweep = Style(title, "blocks per core", "lines", scale="log", caption=caption)
         style = sweep if several else Style(title, "blocks per core", caption=caption)
         table = folder.write_table(folder.records())
-        files = write_plot(summaries, style, folder.path, comparison.app)
+        stem = "-".join(filter(None, (comparison.app, comparison.subject)))
+        files = write_plot(summaries, style, folder.path, stem)
         note(f"written: {', '.join(map(str, [table, *files]))}")
+
+
+def gains_grid(found: Sequence[Comparison]) -> Grid:
+    """Return Dask's time over that of one task per partition: a row for each program."""
+    rows: dict[str, dict[float, float]] = {}
+    for comparison in found:
+        medians = {(one.x, one.configuration): one.median for one in comparison.summaries()}
+        rows[comparison.subject] = {
+            x: medians[x, "dask"] / seconds
+            for (x, way), seconds in medians.items()
+            if way == PARTITIONED and (x, "dask") in medians
+        }
+    places = sorted({x for row in rows.values() for x in row})
+    gains = {x: [row[x] for row in rows.values() if x in row] for x in places}
+    rows["median"] = {x: median(gains[x]) for x in places}
+    rows["least"] = {x: min(gains[x]) for x in places}
+    cells = ((name, *(times(row.get(x)) for x in places)) for name, row in rows.items())
+    caption = f"time of dask over that of {PARTITIONED}, by blocks per core; medians"
+    return Grid(("program", *map(plain, places)), tuple(cells), caption)
 
 
 def _title(comparison: Comparison, detail: str) -> str:

@@ -24,7 +24,7 @@ from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.compare.floor import start_floor
 from spliter_experiments.compare.registry import ways_of, ways_on
 from spliter_experiments.compare.ways import FLOOR, IDEAL, OFF_CLUSTER, ONE_PROCESS
-from spliter_experiments.compare.workloads.workload import App, Site, Value, loaded
+from spliter_experiments.compare.workloads.workload import App, Site, Value
 from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.facts import Facts, facts
@@ -76,6 +76,7 @@ class Comparison:
     settings: Mapping[str, Value]
     ways: tuple[str, ...]
     records: list[Record] = field(default_factory=list)
+    subject: str = ""
 
     def summaries(self) -> list[Summary]:
         """Return medians and quartiles per way and number of blocks."""
@@ -157,7 +158,7 @@ def run_comparison(
         started = settings.cluster.workers * settings.cluster.threads
         cut_rows(rows, max(settings.blocks_per_core) * started)
     with _staged(app, settings, datasets, listener) as stage:
-        found = Comparison(app.name, stage.about(), stage.ways)
+        found = Comparison(app.name, stage.about(), stage.ways, subject=app.subject)
         blockings = {
             per_core: cut_rows(rows, per_core * stage.engine.cores)
             for per_core in settings.blocks_per_core
@@ -219,7 +220,7 @@ class _Journal:
             run_id=self._id(per_core, run.way, run.round),
             figure=COMPARE,
             app=self._found.app,
-            size="",
+            size=self._found.subject,
             plan_digest=self._digest,
             engine=settings.engine.name,
             configuration=run.way,
@@ -254,7 +255,9 @@ def _measure(
     listener.step(f"loading {len(row_chunks)} blocks", 0)
     stage.empty.wait()  # the blocks of the last one go before the new ones come
     dataset = subject.dataset
-    with loaded(stage.engine, dataset, row_chunks, settings.placement, **stage.processes) as data:
+    with stage.app.loaded(
+        stage.engine, dataset, row_chunks, settings.placement, **stage.processes
+    ) as data:
         if subject.problem is UNPOSED:
             subject.problem = stage.app.pose(data.site)
         runs = run_rounds(
@@ -282,7 +285,7 @@ def _staged(
         if set(ONE_PROCESS) & set(ways):
             processes["machine"] = stack.enter_context(start_floor(1, threads=engine.cores))
         meter = stack.enter_context(engine.meter())
-        subjects = [_Subject(dataset, Judge(app.same)) for dataset in datasets]
+        subjects = [_Subject(dataset, app.judge()) for dataset in datasets]
         empty = engine.rest()
         yield _Stage(app, settings, subjects, listener, engine, ways, processes, meter, empty)
 

@@ -17,6 +17,8 @@ SKLEARN: Final = "sklearn"
 JOBLIB: Final = "joblib"
 NUMBA: Final = "numba"
 
+PARTITIONED: Final = "dask-partitioned"
+
 IDEAL: Final = "ideal"
 """A lower bound that is computed from the time of the blocks."""
 
@@ -33,7 +35,15 @@ SCHEDULED: Final = ("static", "mfsc", "fiss", "tss", "gss", "fac2", "ss")
 
 WAYS: Final = {
     "sum": ("spliter", "per-block", "rechunk-p2p", "rechunk-tasks", "dask", FLOOR),
-    "histogram": ("spliter", "per-block", "rechunk-p2p", "rechunk-tasks", "dask", FLOOR),
+    "histogram": (
+        "spliter",
+        "per-block",
+        "rechunk-p2p",
+        "rechunk-tasks",
+        "dask",
+        PARTITIONED,
+        FLOOR,
+    ),
     "kmeans": (
         "spliter",
         "spliter-materialized",
@@ -77,6 +87,7 @@ WAYS: Final = {
         IDEAL,
     ),
     "prefetch": ("spliter", "spliter-plain", "per-block", "window", "slices", "dask", WORK),
+    "programs": ("dask", "dask-fused", "dask-rechunk", PARTITIONED),
     "pipeline": ("pipeline", "plain", NUMBA, "numexpr", "blosc2", "dask", "polars", "processes"),
 }
 """Ways of each app, in the order of the tables."""
@@ -92,7 +103,11 @@ MEANINGS: Final = {
     "rechunk-tasks": "the same, rechunked by ordinary tasks",
     "streaming-split": "Ray Data's streaming_split, one consumer per core",
     "by-hand": "one task per worker in a graph written for Dask alone",
-    "dask": "what dask.array offers for it",
+    "dask": "Dask's own collections, as they are",
+    "dask-fused": "the same with the option optimization.fuse.active",
+    "dask-rechunk": "the same after rechunk or repartition to one chunk per core; sums may round "
+    "differently",
+    PARTITIONED: "the same under partitioned(): one task per partition, Dask's own bits",
     "dask-ml": "dask_ml's estimator",
     **{kind: f"one task per partition of schedule {kind.upper()}" for kind in SCHEDULED},
     "fac2-team": "one task per worker, whose threads take the partitions of FAC2",

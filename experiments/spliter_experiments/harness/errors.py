@@ -20,6 +20,10 @@ class OptionError(ExperimentError, ValueError):
     """An option of the command has an invalid value."""
 
 
+class MissingLibraryError(OptionError):
+    """A library that a workload itself needs is not installed."""
+
+
 class InputError(ExperimentError, ValueError):
     """The input cannot be read, or contains no data to run on."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from spliter_experiments.harness.errors import OptionError
 
@@ -42,4 +42,19 @@ def parse_ways(text: str | None, known: Sequence[str]) -> tuple[str, ...]:
     if unknown or not names:
         wrong = f"there is no way {', '.join(map(repr, unknown))}" if unknown else "no way is given"
         raise OptionError(f"--ways: {wrong}; the ways are {', '.join(known)}")
+    return tuple(dict.fromkeys(names))
+
+
+def parse_workloads(text: str, known: Collection[str]) -> tuple[str, ...]:
+    """Parse the names of workloads; ``all`` selects all.
+
+    >>> parse_workloads("b, a", known=["a", "b", "c"])
+    ('b', 'a')
+    """
+    names = tuple(known) if text == "all" else words(text)
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise OptionError(
+            f"--workload {text!r} is unknown; take all, or some of {', '.join(known)}"
+        )
     return tuple(dict.fromkeys(names))

@@ -16,7 +16,7 @@ NONE = "-"
 
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
-REFERENCES = ("ideal", "floor", "plain", "pipeline", "spliter")
+REFERENCES = ("ideal", "floor", "plain", "pipeline", "spliter", "dask-partitioned")
 """Ways that the others are divided by, in the columns "over ..."."""
 
 BELOW_FLOOR = "over floor < 1: runs differ by more than the engine adds; --rounds narrows this"

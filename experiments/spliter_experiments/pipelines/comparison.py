@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spliter_experiments.harness.console import Listener
-from spliter_experiments.harness.errors import OptionError
+from spliter_experiments.harness.errors import MissingLibraryError, OptionError
 from spliter_experiments.harness.facts import facts
 from spliter_experiments.harness.records import (
     COMPARE,
@@ -35,10 +35,6 @@ NOT_WRITTEN: Final = "the program is not written for it"
 
 M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
 """Parameters of glibc's ``mallopt``, from its ``malloc.h``."""
-
-
-class MissingLibraryError(OptionError):
-    """A library that a workload itself needs is not installed."""
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from spliter_experiments.harness.errors import OptionError
-from spliter_experiments.harness.options import words
-
 PROGRAMS: Final = {
     "black-scholes": "values of calls and puts (NumPy, SciPy)",
     "haversine": "distances on a sphere (NumPy)",
@@ -32,20 +29,3 @@ PROGRAMS: Final = {
     "spa": "positions of the sun, pvlib.spa.solar_position_numpy as it is",
 }
 """Workloads in the order of the tables."""
-
-
-def parse_programs(text: str) -> tuple[str, ...]:
-    """Parse the names of workloads between commas, or ``all``.
-
-    Examples
-    --------
-    >>> parse_programs("utm, spa")
-    ('utm', 'spa')
-    """
-    names = tuple(PROGRAMS) if text == "all" else words(text)
-    unknown = [name for name in names if name not in PROGRAMS]
-    if unknown or not names:
-        raise OptionError(
-            f"--workload {text!r} is unknown; take all, or some of {', '.join(PROGRAMS)}"
-        )
-    return tuple(dict.fromkeys(names))

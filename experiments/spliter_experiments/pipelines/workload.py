@@ -87,8 +87,8 @@ def plain_and_pipeline(program: Program) -> dict[str, Way]:
     return {PLAIN: as_is(program), OURS: in_batches(program)}
 
 
-def same(left: Any, right: Any, exact: bool) -> bool:
-    """Return whether two results are equal: in each bit, or within `RELATIVE` and `ABSOLUTE`.
+def same(left: Any, right: Any, exact: bool, relative: float = RELATIVE) -> bool:
+    """Return whether two results are equal: in each bit, or within `relative` and `ABSOLUTE`.
 
     Results are arrays, frames, numbers, or lists and tuples of them.
 
@@ -102,8 +102,8 @@ def same(left: Any, right: Any, exact: bool) -> bool:
     left, right = _parts(left), _parts(right)
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         pairs = zip(left, right, strict=False)
-        return len(left) == len(right) and all(same(*pair, exact) for pair in pairs)
-    return _same_values(np.asarray(left), np.asarray(right), exact)
+        return len(left) == len(right) and all(same(*pair, exact, relative) for pair in pairs)
+    return _same_values(np.asarray(left), np.asarray(right), exact, relative)
 
 
 def _parts(value: Any) -> Any:
@@ -115,11 +115,11 @@ def _parts(value: Any) -> Any:
     return value
 
 
-def _same_values(left: Array, right: Array, exact: bool) -> bool:
+def _same_values(left: Array, right: Array, exact: bool, relative: float) -> bool:
     if left.shape != right.shape or (exact and left.dtype != right.dtype):
         return False
     if left.dtype.kind not in "fc":
         return bool(np.all((left == right) | (pd.isna(left) & pd.isna(right))))
     if exact:
         return left.tobytes() == right.tobytes()
-    return np.allclose(left, right, RELATIVE, ABSOLUTE, equal_nan=True)
+    return np.allclose(left, right, relative, ABSOLUTE, equal_nan=True)

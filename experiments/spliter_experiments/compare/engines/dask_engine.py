@@ -65,16 +65,11 @@ def persist(
 
     Blocks of the same number are at the same worker, except with :attr:`Placement.DASK`.
     """
-    lazy = da.map_blocks(
-        load_rows, source=source, chunks=chunks_of(row_chunks, like), dtype=like.dtype, meta=like
-    )
+    lazy = lazy_rows(source, row_chunks, like)
     with _pins(client, len(row_chunks), placement):
         # Not optimized, because the placement refers to the block keys.
         array: da.Array = lazy.persist(optimize_graph=False)
-    try:
-        wait(array, timeout=LOAD_SECONDS)
-    except TimeoutError as error:
-        raise ClusterError(f"the points are not loaded after {LOAD_SECONDS} s") from error
+    wait_for_blocks(array)
     for block in blocks_of(array):
         if block.status == "error":
             raise InputError(
@@ -84,11 +79,34 @@ def persist(
     return array
 
 
-def load_rows(source: Rows, block_info: Mapping[Any, Any] | None = None) -> npt.NDArray[Any]:
-    """Return the rows of one block; runs on a worker."""
+def lazy_rows(source: Rows, row_chunks: Sequence[int], like: npt.NDArray[Any]) -> da.Array:
+    """Return rows as a lazy array, chunked in rows only; each block has the axes of `like`."""
+    array: da.Array = da.map_blocks(
+        load_rows,
+        source=source,
+        width=like.shape[1:],
+        chunks=chunks_of(row_chunks, like),
+        dtype=like.dtype,
+        meta=like,
+    )
+    return array
+
+
+def wait_for_blocks(persisted: Any) -> None:
+    """Wait until the blocks of a persisted collection are in memory."""
+    try:
+        wait(futures_of(persisted), timeout=LOAD_SECONDS)
+    except TimeoutError as error:
+        raise ClusterError(f"the points are not loaded after {LOAD_SECONDS} s") from error
+
+
+def load_rows(
+    source: Rows, width: tuple[int, ...], block_info: Mapping[Any, Any] | None = None
+) -> npt.NDArray[Any]:
+    """Return the rows of one block, each of the shape `width`; runs on a worker."""
     assert block_info is not None
     start, stop = block_info[None]["array-location"][0]
-    return source.read(start, stop)
+    return source.read(start, stop).reshape(-1, *width)
 
 
 def blocks_of(array: da.Array) -> list[Future[Any]]:

@@ -15,6 +15,7 @@ from dask import delayed
 from dask.typing import Key
 from distributed import Client, Future, get_worker
 
+from spliter import partitioned
 from spliter_apps.kmeans.kernel import Assignment, PartialSums
 from spliter_apps.kmeans.lloyd import averages
 from spliter_apps.neighbors.kernel import merge_nearest, nearest
@@ -22,6 +23,8 @@ from spliter_experiments.compare.data.blocks import cut_rows, row_starts
 from spliter_experiments.compare.data.sources import Floats
 from spliter_experiments.compare.engines.dask_engine import DaskEngine, blocks_of, wait_for
 from spliter_experiments.compare.engines.engine import result_of
+from spliter_experiments.compare.ways import PARTITIONED
+from spliter_experiments.compare.workloads import prefetch, programs
 from spliter_experiments.compare.workloads.csvm import CascadeSvm, Trial
 from spliter_experiments.compare.workloads.csvm_cascade import FEW_PARTS, PAPER
 from spliter_experiments.compare.workloads.histogram import Edges
@@ -33,7 +36,6 @@ from spliter_experiments.compare.workloads.kmeans import (
     sum_blocks,
 )
 from spliter_experiments.compare.workloads.knn import Neighbors, Quest, build_from_block
-from spliter_experiments.compare.workloads.prefetch import ON_DASK
 from spliter_experiments.compare.workloads.sums import repeat
 from spliter_experiments.compare.workloads.workload import App, Parts, Site, Way, Ways, per_block
 from spliter_experiments.harness.runner import Answer
@@ -95,6 +97,12 @@ def histogram_by_dask(site: DaskSite, edges: Edges) -> Answer:
     """Compute the histogram with ``dask.array``."""
     counts, _ = da.histogramdd(site.array, bins=list(edges))
     return Answer(result_of(site.engine.client.compute(counts)))
+
+
+def histogram_by_partitions(site: DaskSite, edges: Edges) -> Answer:
+    """Compute the histogram with ``dask.array`` and one task per partition."""
+    counts, _ = da.histogramdd(site.array, bins=list(edges))
+    return Answer(counts.compute(scheduler=partitioned(site.engine.client)))
 
 
 def cascade_of_the_paper(site: DaskSite, trial: Trial) -> Answer:
@@ -214,12 +222,16 @@ def absent(engine: DaskEngine) -> Mapping[str, str]:
 
 OWN: dict[str, dict[str, Way]] = {
     "sum": {"dask": sum_by_dask},
-    "histogram": {"dask": histogram_by_dask},
+    "histogram": {
+        "dask": histogram_by_dask,
+        PARTITIONED: histogram_by_partitions,
+    },
     "kmeans": {"by-hand": by_hand, DASK_ML: by_dask_ml},
     "csvm": {"per-block-paper": cascade_of_the_paper},
     "knn": {"per-block-paper": neighbors_of_the_paper},
     "schedules": {},
-    "prefetch": ON_DASK,
+    "prefetch": prefetch.ON_DASK,
+    "programs": programs.ON_DASK,
 }
 
 

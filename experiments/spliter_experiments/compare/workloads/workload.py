@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
@@ -17,7 +17,7 @@ from spliter_experiments.compare.engines.engine import Engine, Pairing, Resting
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.ways import FLOOR
-from spliter_experiments.harness.runner import Answer, Contender
+from spliter_experiments.harness.runner import Answer, Contender, Judge
 
 Value: TypeAlias = "str | int | float | list[str] | None"
 
@@ -230,11 +230,31 @@ class App(ABC, Generic[ProblemT]):
     on_request: ClassVar[tuple[str, ...]] = ()
     """Ways that run only if the user names them."""
 
+    @property
+    def subject(self) -> str:
+        """Which of several programs it runs, for records and names of files."""
+        return ""
+
     @contextmanager
     def open(self, choice: InputChoice) -> Iterator[Dataset]:
         """Open the input while the context is open."""
         with open_points(choice) as points:
             yield Dataset(points)
+
+    def loaded(
+        self,
+        engine: Engine,
+        dataset: Dataset,
+        row_chunks: Sequence[int],
+        placement: Placement,
+        **others: Any,
+    ) -> AbstractContextManager[Loaded]:
+        """Load a data set on an engine while the context is open."""
+        return loaded(engine, dataset, row_chunks, placement, **others)
+
+    def judge(self) -> Judge:
+        """Return the judge of all answers on one data set."""
+        return Judge(self.same)
 
     def check(self, dataset: Dataset) -> None:
         """Raise an :class:`.errors.ExperimentError` if the data do not suit this app."""
@@ -248,13 +268,13 @@ class App(ABC, Generic[ProblemT]):
         """Return the problem; it must not depend on the blocks."""
 
     @staticmethod
-    @abstractmethod
     def by_parts(parts: Parts, problem: Any) -> Answer:
-        """Solve the problem with a task for each part."""
+        """Solve the problem with a task for each part; for apps with ways such as ``per-block``."""
+        raise NotImplementedError
 
-    @abstractmethod
     def in_processes(self, way: str, site: Site[Engine], problem: ProblemT) -> Contender:
-        """Return the contender for a way off the cluster."""
+        """Return the contender for a way off the cluster; for apps that have such ways."""
+        raise NotImplementedError
 
     @abstractmethod
     def same(self, left: Any, right: Any) -> bool:
