@@ -88,7 +88,7 @@ class Axis(SplitType):
     def __init__(self, axis: int = 0) -> None:
         if not isinstance(axis, SupportsIndex):
             raise AnnotationError(f"the axis is {axis!r}; pass an int, such as Axis(1)")
-        self.axis = operator.index(axis)
+        self.axis: int = operator.index(axis)
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other one is along the same axis."""
@@ -169,7 +169,7 @@ class Rows(Axis):
         is_any = dtype is None or dtype is np.floating
         sizes = shape if isinstance(shape, tuple) else (shape,)
         try:
-            self.dtype = dtype if is_any else np.dtype(dtype)
+            self.dtype: Any = dtype if is_any else np.dtype(dtype)
             has_sizes = all(type(each) is int and each >= 0 for each in sizes)
             if not isinstance(like, str | None) or not (shape is None or has_sizes):
                 raise TypeError("not the name of an argument, or not the extents of a row")
@@ -180,7 +180,7 @@ class Rows(Axis):
                 f"Rows declares like={like!r}, dtype={dtype!r}, shape={shape!r}: {error}; pass "
                 'Rows(like="x") with the name of an argument, or Rows(dtype=float, shape=(3,))'
             ) from error
-        self.like = like
+        self.like: str | None = like
         self.shape: Any = shape if shape is None else sizes
 
     @property
