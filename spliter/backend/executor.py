@@ -123,6 +123,7 @@ class Executor(ABC):
         future
             The engine's own kind of future; :meth:`location_of` returns ``None`` for it.
         """
+        # Not abstract: never called for an executor that cannot steal.
         raise NotImplementedError
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:

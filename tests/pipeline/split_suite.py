@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -77,16 +78,16 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> Tasks:
     return Tasks(monkeypatch)
 
 
-class SplitSuite:
+class SplitSuite(ABC):
     """Tests of an engine, which derives a class with two methods."""
 
+    @abstractmethod
     def deliver(self, make: Callable[[int], Any], number: int) -> Any:
         """Return a collection of so many blocks, each made by a function of its number."""
-        raise NotImplementedError
 
+    @abstractmethod
     def gathered(self, collection: Any) -> Any:
         """Return a collection with rows as one value."""
-        raise NotImplementedError
 
     def received(self) -> int:
         """Return how often workers have received data so far."""

@@ -7,6 +7,7 @@ belong to the thread that runs the body.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from spliter.pipeline._calls.calls import Call, Node
 from spliter.pipeline._calls.sites import Site
 
 
-class Graph:
+class Graph(ABC):
     """Pending calls of values that have met, in program order; subclasses run them."""
 
     is_over_split: ClassVar[bool] = False
@@ -31,9 +32,9 @@ class Graph:
         self._thread = threading.get_ident()
         self._merged_into: Graph | None = None
 
+    @abstractmethod
     def run(self, calls: list[Call], kept: set[Node]) -> None:
         """Run calls, in program order with all pending makers; finish the results that are kept."""
-        raise NotImplementedError
 
     def value(self, node: Node) -> Any:
         """Return the value of a node that is not pending, to the program."""

@@ -1,4 +1,4 @@
-"""What a backend is told of this process's dataClay client, and the client's list of backends."""
+"""What this process's dataClay client sends to a backend, and its list of backends."""
 
 from __future__ import annotations
 

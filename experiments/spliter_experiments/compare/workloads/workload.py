@@ -270,10 +270,12 @@ class App(ABC, Generic[ProblemT]):
     @staticmethod
     def by_parts(parts: Parts, problem: Any) -> Answer:
         """Solve the problem with a task for each part; for apps with ways such as ``per-block``."""
+        # Not abstract: never called for an app without such ways.
         raise NotImplementedError
 
     def in_processes(self, way: str, site: Site[Engine], problem: ProblemT) -> Contender:
         """Return the contender for a way off the cluster; for apps that have such ways."""
+        # Not abstract, as above.
         raise NotImplementedError
 
     @abstractmethod
