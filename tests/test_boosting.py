@@ -243,8 +243,8 @@ def test_same_as_lightgbm_puts_together(
 
 
 def block_thread(over: str) -> None:
-    """Hold a worker's thread until told to let go."""
-    Event(over).wait(timeout=120)
+    """Hold a worker's thread until the event is set."""
+    assert Event(over).wait(timeout=60)
 
 
 def started(rows: LocalRows) -> int:
@@ -255,17 +255,18 @@ def test_earlier_calls_go_first_at_every_worker(
     client: Client, workers: list[str], collections: dict[str, Any]
 ) -> None:
     over = Event(f"over-{uuid.uuid4().hex}")
-    blockers = [
-        client.submit(block_thread, over.name, workers=[worker], pure=False) for worker in workers
-    ]
-    try:
-        with colocate(collections["data"], label=collections["label"]) as rows:
+    with colocate(collections["data"], label=collections["label"]) as rows:
+        blockers = [
+            client.submit(block_thread, over.name, workers=[worker], pure=False)
+            for worker in workers
+        ]
+        try:
             futures = [rows.map(started) for _ in range(8)]
             over.set()
             times = np.array([gather(call) for call in futures])
-    finally:
-        over.set()
-    wait(blockers, timeout=60)
+        finally:
+            over.set()
+    client.gather(blockers)
     assert (np.diff(times, axis=0) > 0).all()
 
 
