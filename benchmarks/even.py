@@ -23,7 +23,7 @@ import numpy as np
 from distributed import Client, Future, LocalCluster, wait
 
 from spliter import Partition, Split, split
-from spliter.metrics import MeasuredBlocks
+from spliter._reading.measured import MeasuredBlocks
 from spliter_experiments.compare.engines.dask_meter import ClusterMeter
 
 SETTINGS = {"distributed.scheduler.work-stealing-interval": "100ms"}

@@ -6,7 +6,7 @@ The decision of `split(..., materialize="auto")` is based on this. For typical u
 (vectorised NumPy, called once per block) and several numbers of rows per block, it prints the time
 of a pass over blocks, of one over `spliter.batches` of them and of concatenating the blocks, as
 multiples of a pass over one array. Last is the block size at which the calls of a pass cost as much
-as copying: `spliter._materialize.CALL_NBYTES` is derived from it. Medians of interleaved rounds.
+as copying: `spliter._planning.reuse.CALL_NBYTES` is derived from it. Medians of interleaved rounds.
 """
 
 from __future__ import annotations

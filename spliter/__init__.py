@@ -18,7 +18,6 @@ No block is moved.
 
 from __future__ import annotations
 
-from spliter._batches import batches
 from spliter._errors import (
     AlignmentError,
     AnnotationError,
@@ -47,15 +46,16 @@ from spliter._errors import (
     UnsupportedCollectionError,
     WholeArrayError,
 )
-from spliter._grid import BlockGrid
-from spliter._materialize import Materialization
 from spliter._open import split
 from spliter._partition import Partition
 from spliter._partitioned import partitioned
-from spliter._planner import Location
-from spliter._progress import as_completed, progress
-from spliter._results import gather, reduce
-from spliter._schedule import Schedule
+from spliter._planning.grid import BlockGrid
+from spliter._planning.planner import Location
+from spliter._planning.reuse import Materialization
+from spliter._planning.schedule import Schedule
+from spliter._reading.batches import batches
+from spliter._running.progress import as_completed, progress
+from spliter._running.results import gather, reduce
 from spliter._split import Split
 from spliter._task import task
 from spliter.backend.blocks import Movement

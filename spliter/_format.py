@@ -1,6 +1,8 @@
-"""Format numbers for people: bytes with a unit, counts with a noun."""
+"""Format values for people: bytes with a unit, counts with a noun, types by name."""
 
 from __future__ import annotations
+
+from typing import Any
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -48,3 +50,23 @@ def plural(count: int, noun: str, form: str = "d") -> str:
     ('1 block', '2,000 blocks')
     """
     return f"{count:{form}} {noun}" + ("" if count == 1 else "s")
+
+
+def describe_type(value: Any) -> str:
+    """Return the name of a value's type; for a list, also that of its first element.
+
+    Returns
+    -------
+    str
+        With the module, unless it is ``builtins``.
+
+    Examples
+    --------
+    >>> describe_type([1.5]), describe_type(())
+    ('a list of float', 'an empty tuple')
+    """
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    if isinstance(value, list | tuple):
+        return f"a {name} of {describe_type(value[0])}" if value else f"an empty {name}"
+    return name

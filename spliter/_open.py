@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Never
 
 from spliter._errors import InvalidArgumentError
-from spliter._hints import check_no_keywords
-from spliter._materialize import Materialize, check_materialize
-from spliter._pace import Prefetch, check_prefetch
-from spliter._planner import check_partitions_per_location
-from spliter._schedule import AUTO, Schedule, parse_schedule
+from spliter._hints import check_aligned_arguments, check_no_keywords
+from spliter._planning.planner import check_partitions_per_location
+from spliter._planning.reuse import Materialize, check_materialize
+from spliter._planning.schedule import AUTO, Schedule, parse_schedule
+from spliter._reading.pace import Prefetch, check_prefetch
 from spliter._split import Split
-from spliter._unsupported import check_aligned_arguments
 from spliter.backend.registry import load, locator_for
 
 

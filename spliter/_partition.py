@@ -10,16 +10,15 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from spliter._checks import check_keywords, check_process, check_task_function, owner_of
 from spliter._errors import InvalidArgumentError
-from spliter._forks import check_process, owner_of
 from spliter._format import plural
-from spliter._grid import BlockGrid, BlockIndexes, IntArray
 from spliter._hints import ITEMS, missing_attribute
-from spliter._local_blocks import LocalBlocks
-from spliter._materialize import Materialization
-from spliter._planner import Location, PlannedPartition
-from spliter._task_checks import check_keywords, check_task_function
-from spliter.backend.blocks import BlockSource
+from spliter._planning.grid import BlockGrid, BlockIndexes, IntArray
+from spliter._planning.planner import Location, PlannedPartition
+from spliter._planning.reuse import Materialization
+from spliter._reading.local_blocks import LocalBlocks
+from spliter._reading.source import BlockSource
 from spliter.backend.executor import Executor
 from spliter.backend.registry import options_of_tasks
 from spliter.html import partition_html

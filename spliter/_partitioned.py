@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spliter._planner import check_partitions_per_location
+from spliter._planning.planner import check_partitions_per_location
 from spliter.backend.engine import GraphScheduler
 from spliter.backend.registry import graph_scheduler
 

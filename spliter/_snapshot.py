@@ -11,24 +11,25 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
 import numpy as np
 
-from spliter._alignment import check_aligned
-from spliter._auto import promises_gain, seconds_of_blocks
+from spliter._checks import check_process, owner_of
 from spliter._errors import InvalidArgumentError, SplitClosedError, UnknownItemIndexError
 from spliter._events import LOGGER, log_event
-from spliter._forks import check_process, owner_of
 from spliter._format import plural
-from spliter._grid import UNKNOWN, BlockGrid
 from spliter._hints import COLUMNS, FN, missing_attribute
-from spliter._materialize import Materialization, Materialize, decide
 from spliter._partition import NOT_MATERIALIZED, Partition
-from spliter._per_block import count_items
-from spliter._planner import Location, PlannedPartition, plan
-from spliter._read_ahead import wait_for_abandoned
-from spliter._schedule import AUTO, Order, Schedule
+from spliter._planning.alignment import check_aligned
+from spliter._planning.auto import promises_gain, seconds_of_blocks
+from spliter._planning.grid import UNKNOWN, BlockGrid
+from spliter._planning.passes import Pass, key_of
+from spliter._planning.planner import Location, PlannedPartition, plan
+from spliter._planning.reuse import Materialization, Materialize, decide
+from spliter._planning.schedule import AUTO, Order, Schedule
+from spliter._reading.read_ahead import wait_for_abandoned
+from spliter._running.per_block import count_items
 from spliter.backend.blocks import Blocks, Movement
 from spliter.backend.executor import Executor
 from spliter.html import split_html
-from spliter.metrics import RECORDS, Pass, key_of, take_passes
+from spliter.metrics import RECORDS, take_passes
 
 
 class Snapshot(Sequence[Partition]):

@@ -7,27 +7,30 @@ from typing import Any
 
 import numpy.typing as npt
 
-from spliter._columns import check_columns
+from spliter._checks import check_block_function, check_task_function
 from spliter._errors import InvalidArgumentError
-from spliter._grid import BlockGrid
 from spliter._partition import Partition
-from spliter._per_block import (
+from spliter._planning.grid import BlockGrid
+from spliter._planning.planner import Location
+from spliter._planning.take import Rows, check_items, plan_rows
+from spliter._reading.columns import check_columns
+from spliter._reading.concatenate import concatenate
+from spliter._reading.kinds import unwrap_dataset, wrap_datasets
+from spliter._reading.rows import take_rows
+from spliter._running.per_block import (
     RowCounts,
     check_rows_option,
     map_over,
     names_of_block,
     names_of_first,
+    pick,
     place_results,
     result_chunks,
 )
-from spliter._planner import Location
-from spliter._results import check_may_wait, reduce
+from spliter._running.results import check_may_wait, reduce
+from spliter._running.team import Queues, Team, check_queues, team_size
+from spliter._running.template import HINT, Template
 from spliter._snapshot import Snapshot
-from spliter._take import Rows, check_items, pick, plan_rows
-from spliter._task_checks import check_block_function, check_task_function
-from spliter._team import Queues, Team, check_queues, team_size
-from spliter._template import HINT, Template
-from spliter.backend.contents import concatenate, take_rows, unwrap_dataset, wrap_datasets
 from spliter.backend.executor import ResultBlocks
 from spliter.backend.registry import options_of_blocks
 from spliter.metrics import Metrics, report

@@ -7,11 +7,12 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, overload
 
+from spliter._checks import check_keywords, check_task_function, name_of
 from spliter._errors import InvalidArgumentError
+from spliter._format import describe_type
+from spliter._hints import is_frame
 from spliter._partition import Partition
 from spliter._split import Split
-from spliter._task_checks import check_keywords, check_task_function, name_of
-from spliter._unsupported import describe_type, is_frame
 from spliter.backend.registry import decorators_keywords, is_collection, options_of_tasks
 
 Arguments = ParamSpec("Arguments")

@@ -22,7 +22,7 @@ from spliter import (
     batches,
     split,
 )
-from spliter._batches import MAX_AUTO_NBYTES
+from spliter._reading.batches import MAX_AUTO_NBYTES
 from spliter.backend import concatenate
 from tests.fake_engine import fake_split
 from tests.test_take import ARROW, FRAME, MASKED, RECORDS, TABLE, cut, same

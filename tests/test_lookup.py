@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given, settings
 
 from spliter import InvalidArgumentError, PartitionNotLocalError, SplitClosedError, split
-from spliter._lookup import MAX_REQUESTS, Lookup, LookupAhead
-from spliter._pace import MAX_DEPTH
-from spliter._read_ahead import (
+from spliter._reading.lookup import MAX_REQUESTS, Lookup, LookupAhead
+from spliter._reading.pace import MAX_DEPTH
+from spliter._reading.read_ahead import (
     WINDOW_NBYTES,
     Fetches,
     ReadAhead,

@@ -16,8 +16,8 @@ import scipy.sparse as sp
 from hypothesis import given
 
 from spliter import BlockGrid, InvalidArgumentError, split
-from spliter._cache import USUAL_NBYTES, cache_nbytes
-from spliter._column_copy import copy_columns
+from spliter._machine.cache import USUAL_NBYTES, cache_nbytes
+from spliter._reading.column_copy import copy_columns
 from spliter.backend import take_rows
 from tests.fake_engine import fake_split
 from tests.test_take import ARROW, FRAME, LENGTHS, MASKED, RECORDS, ROWS, TABLE, cut, same

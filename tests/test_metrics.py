@@ -16,8 +16,10 @@ import pandas as pd
 import pytest
 
 from spliter import Location, Partition, Schedule, Split, SplitClosedError, gather, split
-from spliter._grid import BlockIndexes
-from spliter.metrics import RECORDS, MeasuredBlocks, Metrics, PartitionMetrics, Pass, report
+from spliter._planning.grid import BlockIndexes
+from spliter._planning.passes import Pass
+from spliter._reading.measured import MeasuredBlocks
+from spliter.metrics import RECORDS, Metrics, PartitionMetrics, report
 from spliter.metrics._prometheus import HELP, Totals
 from spliter.metrics._records import TOTALS
 from spliter.metrics._report import idle_seconds

@@ -23,9 +23,9 @@ import pytest
 from hypothesis import given, settings
 
 from spliter import BlockGrid, InvalidArgumentError, Location, Partition, split
-from spliter._grid import BlockIndexes
-from spliter._pace import FOLLOWING, MAX_DEPTH, next_depth
-from spliter._read_ahead import (
+from spliter._planning.grid import BlockIndexes
+from spliter._reading.pace import FOLLOWING, MAX_DEPTH, next_depth
+from spliter._reading.read_ahead import (
     MAX_THREADS,
     WINDOW_NBYTES,
     Fetches,
@@ -35,7 +35,7 @@ from spliter._read_ahead import (
     wait_for_abandoned,
     window_of,
 )
-from spliter._team import Team
+from spliter._running.team import Team
 from spliter.backend import BlockSource
 from spliter_backends._shared.readable import ReadableCollection, in_turn, open_memmap
 

@@ -22,8 +22,8 @@ from zarr.storage import MemoryStore, WrapperStore
 from zarr.testing.store import LatencyStore
 
 from spliter import Partition, Split, SplitClosedError, split
-from spliter import _read_ahead as reading
-from spliter._read_ahead import CLOSE_SECONDS, _abandoned, wait_for_abandoned, window_of
+from spliter._reading import read_ahead as reading
+from spliter._reading.read_ahead import CLOSE_SECONDS, _abandoned, wait_for_abandoned, window_of
 
 WAIT = 30.0
 

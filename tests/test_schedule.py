@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spliter import InvalidArgumentError, Schedule, gather, split
-from spliter._schedule import ALIASES, FORMULAS, cut_in_proportion
+from spliter._planning.schedule import ALIASES, FORMULAS, cut_in_proportion
 
 PUBLISHED = {
     "STATIC": [250] * 4,

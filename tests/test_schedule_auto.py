@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from spliter import InvalidArgumentError, Partition, Schedule, Split, gather, split
-from spliter.metrics import RECORDS, Pass
+from spliter._planning.passes import Pass
+from spliter.metrics import RECORDS
 
 pytestmark = pytest.mark.usefixtures("two_threads")
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spliter import Location, Schedule
-from spliter._schedule import FORMULAS
+from spliter._planning.schedule import FORMULAS
 from spliter.backend import Placement, PlannedPartition, plan
 from spliter.testing import strategies
 

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from hypothesis import given
 
 from spliter import BlockGrid, InvalidArgumentError, ItemIndexError, SplitClosedError, split
-from spliter._take import plan_rows
+from spliter._planning.take import plan_rows
 from spliter.backend import take_rows
 from tests.fake_engine import fake_split
 

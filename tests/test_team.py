@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spliter import Partition, Schedule, SplitClosedError, gather, reduce, split
-from spliter._read_ahead import Fetches
-from spliter._schedule import FORMULAS
-from spliter._team import Queues, Team, WorkQueues
+from spliter._planning.schedule import FORMULAS
+from spliter._reading.read_ahead import Fetches
+from spliter._running.team import Queues, Team, WorkQueues
 from spliter.backend import BlockSource
 from spliter_backends.local import executor as local
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from spliter import InvalidArgumentError
-from spliter.backend.contents import same_columns_advice
+from spliter._reading.column_names import same_columns_advice
 
 Names: TypeAlias = tuple[Hashable, ...] | None
 """Names of the columns of a block; ``None`` if it has none, as an array."""

@@ -1,45 +1,35 @@
 """API for authors of backends; programs that use existing backends do not need it.
 
 ``engine``    an engine's two halves, and the locator, which finds blocks
-``blocks``    the opened blocks of a Split, and what a partition takes of them to its location
+``blocks``    the opened blocks of a Split
 ``executor``  runs functions at locations
 ``registry``  list of backends, and the choice of one for a collection
-``contents``  count and select the rows of blocks of any kind, and concatenate blocks
 
 ``spliter.testing`` is the conformance suite that every backend passes.
 """
 
 from __future__ import annotations
 
-from spliter._counts import check_count
+from spliter._checks import check_count, check_process, name_of
 from spliter._events import LOGGER, log_event
-from spliter._forks import check_process
-from spliter._grid import UNKNOWN, BlockGrid, BlockIndexes, IntArray
-from spliter._keys import plain_key
-from spliter._lookup import Keys, RecordSource, refetch_record
-from spliter._pace import Prefetch
-from spliter._planner import Location, Placement, PlannedPartition, plan
-from spliter._read_ahead import WINDOW_NBYTES, Fetches
-from spliter._task_checks import name_of
-from spliter.backend.blocks import (
-    Blocks,
+from spliter._planning.grid import UNKNOWN, BlockGrid, BlockIndexes, IntArray
+from spliter._planning.passes import Pass
+from spliter._planning.planner import Location, Placement, PlannedPartition, plan
+from spliter._reading.concatenate import concatenate, concatenate_grid
+from spliter._reading.keys import plain_key
+from spliter._reading.kinds import is_sparse
+from spliter._reading.lookup import Keys, RecordSource, refetch_record
+from spliter._reading.pace import Prefetch
+from spliter._reading.read_ahead import WINDOW_NBYTES, Fetches
+from spliter._reading.rows import check_rows, count_rows, has_rows, take_rows
+from spliter._reading.source import (
     BlockSource,
     CachedValue,
-    Movement,
-    MovementCounter,
     RemoteSource,
     blocks_of,
     not_local_error,
 )
-from spliter.backend.contents import (
-    check_rows,
-    concatenate,
-    concatenate_grid,
-    count_rows,
-    has_rows,
-    is_sparse,
-    take_rows,
-)
+from spliter.backend.blocks import Blocks, Movement, MovementCounter
 from spliter.backend.engine import Backend, Declaration, GraphScheduler, Locator
 from spliter.backend.executor import (
     Executor,
@@ -51,7 +41,7 @@ from spliter.backend.executor import (
     with_results,
 )
 from spliter.backend.registry import executor_of_future, load, locator_for
-from spliter.metrics import RECORDS, Pass, take_passes
+from spliter.metrics import RECORDS, take_passes
 
 __all__ = [
     "LOGGER",

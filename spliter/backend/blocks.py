@@ -1,21 +1,18 @@
-"""The blocks of a Split: where they are, and what a partition takes of them to its location."""
+"""The opened blocks of a Split: where they are, and what was moved for it."""
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from spliter._errors import PartitionNotLocalError
-from spliter._grid import BlockGrid
-from spliter._pace import Following, Pace, Prefetch
-from spliter._planner import Placement, PlannedPartition
-from spliter._read_ahead import Fetches, ReadAhead
+from spliter._planning.grid import BlockGrid
+from spliter._planning.planner import Placement, PlannedPartition
+from spliter._reading.pace import Prefetch
+from spliter._reading.source import BlockSource
 from spliter.backend.executor import Executor
-
-ValueT = TypeVar("ValueT")
 
 
 @dataclass(frozen=True)
@@ -83,108 +80,6 @@ class MovementCounter:
         with self._lock:
             self.movement += more
             self.drifted |= drifted
-
-
-class BlockSource(ABC):
-    """References to the blocks of one partition; cheap to pickle."""
-
-    @abstractmethod
-    def read(self) -> Iterator[Any]:
-        """Yield the blocks in order; tuples of blocks if collections are aligned.
-
-        Raises
-        ------
-        PartitionNotLocalError
-            If this process is not the blocks' location: see :func:`not_local_error`.
-        """
-
-    @abstractmethod
-    def materialized(self) -> Any:
-        """Return the blocks concatenated (:func:`spliter.backend.concatenate`).
-
-        The first call creates the copy. It is kept at the location, where the engine can
-        account for its memory, until the Split is closed or garbage-collected.
-
-        Raises
-        ------
-        PartitionNotLocalError
-            If this process is not the blocks' location.
-        InvalidArgumentError
-            If blocks of this kind cannot be concatenated.
-        """
-
-    def fetches(self) -> Fetches | None:
-        """Return the reads of the blocks, to be made before their turn; by default None."""
-        return None
-
-
-def not_local_error(where: str) -> PartitionNotLocalError:
-    """Return the error for reading blocks in a process that does not have them.
-
-    Parameters
-    ----------
-    where : str
-        Where they are: ``"at a node"``.
-    """
-    return PartitionNotLocalError(
-        f"this partition's blocks are {where}, not in this process; pass it to a function "
-        "decorated with spliter.task, or call partition.submit(fn)"
-    )
-
-
-class RemoteSource(BlockSource):
-    """Source of a partition away from its blocks, which cannot be read.
-
-    Engines derive what the program holds of a partition, to send it to their tasks. It pickles as a
-    plain `RemoteSource`, or as what tasks read.
-
-    Parameters
-    ----------
-    where : str
-        Where the blocks are, for the error: ``"at a node"``.
-    """
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-
-    def read(self) -> Any:
-        """Raise `PartitionNotLocalError`."""
-        raise not_local_error(self.where)
-
-    def materialized(self) -> Any:
-        """Raise `PartitionNotLocalError`."""
-        raise not_local_error(self.where)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RemoteSource, (self.where,)
-
-
-def read_ahead(
-    source: BlockSource,
-    split: str = "",
-    pace: Pace | None = None,
-    following: Following | None = None,
-) -> ReadAhead | None:
-    """Return a :class:`ReadAhead` of a source; ``None`` if it does not offer fetches."""
-    fetches = source.fetches()
-    return None if fetches is None else ReadAhead(fetches, split, pace, following)
-
-
-def blocks_of(source: BlockSource) -> Iterator[Any]:
-    """Return an iterator over the blocks of a source, which reads ahead if the source offers it."""
-    return read_ahead(source) or source.read()
-
-
-def some_blocks(source: BlockSource, numbers: Sequence[int]) -> Iterator[Any]:
-    """Return an iterator over some blocks of a source, by their ascending numbers in it.
-
-    Other blocks are not read, if the source offers fetches.
-    """
-    fetches = source.fetches()
-    if fetches is not None:
-        return ReadAhead(fetches.only(numbers), "", None, None)
-    chosen = set(numbers)
-    return (block for number, block in enumerate(source.read()) if number in chosen)
 
 
 class Blocks(ABC):
@@ -274,27 +169,3 @@ class Blocks(ABC):
 
     def close(self) -> None:  # noqa: B027 -- there may be nothing to release
         """Release the blocks. Idempotent."""
-
-
-class CachedValue(Generic[ValueT]):
-    """A value computed by the first thread that needs it, while the others wait.
-
-    For :meth:`BlockSource.materialized`. If the computation raises, the next thread tries again.
-
-    Examples
-    --------
-    >>> one = CachedValue()
-    >>> one.get(lambda: [1, 2]) is one.get(lambda: [3])
-    True
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._made: tuple[ValueT] | None = None
-
-    def get(self, make: Callable[[], ValueT]) -> ValueT:
-        """Return the value; call `make` if there is none yet."""
-        with self._lock:
-            if self._made is None:
-                self._made = (make(),)
-            return self._made[0]

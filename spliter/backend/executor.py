@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from spliter._errors import InvalidArgumentError
-from spliter._grid import BlockGrid, IntArray
-from spliter._planner import Location
-from spliter.backend.contents import nested
+from spliter._planning.grid import BlockGrid, IntArray
+from spliter._planning.planner import Location
+from spliter._reading.concatenate import nested
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 

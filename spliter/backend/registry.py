@@ -22,7 +22,8 @@ from spliter._errors import (
     InvalidArgumentError,
     UnsupportedCollectionError,
 )
-from spliter._unsupported import describe_type, explain_not_a_collection
+from spliter._format import describe_type
+from spliter._hints import explain_not_a_collection
 from spliter.backend.engine import Backend, Declaration, GraphScheduler, Locator
 from spliter.backend.executor import Executor
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spliter._grid import IntArray
+from spliter._planning.grid import IntArray
 
 ACROSS = 20
 """Maximum number of squares in a row, and of rows."""

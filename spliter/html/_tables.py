@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from spliter._format import format_bytes, plural
-from spliter._grid import BlockGrid, IntArray
-from spliter._planner import Location
+from spliter._planning.grid import BlockGrid, IntArray
+from spliter._planning.planner import Location
 from spliter.backend.blocks import Movement
 from spliter.html._block_map import block_map, colour, shorten
 

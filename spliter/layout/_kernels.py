@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spliter._errors import PackageMissingError
-from spliter._llvm import compile_function, is_installed
+from spliter._machine.llvm import compile_function, is_installed
 from spliter.layout._code import module
 from spliter.layout._shapes import Shape
 

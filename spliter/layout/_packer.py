@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from spliter._errors import InvalidArgumentError, LayoutBoundsError, LayoutOverlapError
-from spliter._llvm import is_installed
+from spliter._machine.llvm import is_installed
 from spliter.layout._bound import BoundPacker
 from spliter.layout._cut import Piece, cut
 from spliter.layout._explain import Explanation, describe

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol, overload
 
 from spliter._format import format_bytes
-from spliter._grid import BlockIndexes
-from spliter._planner import Location
-from spliter.metrics._records import Pass, key_of
+from spliter._planning.grid import BlockIndexes
+from spliter._planning.passes import Pass, key_of
+from spliter._planning.planner import Location
 
 COLUMNS: Final = (
     "location",

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from spliter._checks import check_task_function
 from spliter._split import Split
-from spliter._task_checks import check_task_function
 from spliter.pipeline._annotations import functions_of
 from spliter.pipeline._calls.calls import source
 from spliter.pipeline._calls.metas import is_array, is_frame

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, SupportsIndex, TypeAlias
 
-from spliter._cache import cache_nbytes
 from spliter._errors import InvalidArgumentError
+from spliter._machine.cache import cache_nbytes
 
 MAX_PLAIN_ROWS: Final = 2**19
 """Rows of a frame from which on batches pay: to capture, plan and run a call of pandas on pieces

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from spliter import InvalidArgumentError, Schedule, split
-from spliter._schedule import ALIASES, FORMULAS
-from spliter._team import Queues
+from spliter._planning.schedule import ALIASES, FORMULAS
+from spliter._running.team import Queues
 from spliter.testing import _programs
 from spliter.testing._encoding import index_encoded_block, index_encoded_blocks
 from spliter.testing._hooks import BackendHooks, whole

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from spliter import BlockGrid
-from spliter._grid import IntArray
+from spliter._planning.grid import IntArray
 
 
 def index_encoded_array(shape: Sequence[int]) -> IntArray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spliter.backend.contents import is_sparse
+from spliter._reading.kinds import is_sparse
 
 
 def equal(one: Any, other: Any, rtol: float = 0.0) -> bool:

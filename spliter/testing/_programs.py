@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from spliter import Partition, task
-from spliter._grid import IntArray
+from spliter._planning.grid import IntArray
 from spliter.backend import Prefetch
 
 

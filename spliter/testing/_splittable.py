@@ -8,9 +8,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from spliter._checks import name_of
 from spliter._errors import AnnotationError, InvalidArgumentError, SplIterError
 from spliter._split import Split
-from spliter._task_checks import name_of
 from spliter.pipeline import options, pipeline
 from spliter.pipeline._annotations.users import Annotated
 from spliter.pipeline._calls.reductions import Reduction

@@ -17,7 +17,7 @@ from distributed import Client, Event, Variable, get_worker, wait
 from distributed.worker_state_machine import FreeKeysEvent
 
 from spliter import Partition, Schedule, gather, reduce, split
-from spliter._schedule import FORMULAS
+from spliter._planning.schedule import FORMULAS
 from tests.counting import counter
 from tests.dask_backend.conftest import StartCluster, start
 from tests.dask_backend.programs import expected, kill, spread, total

@@ -21,7 +21,7 @@ from dataclay.data_manager import DataManager
 from dataclay.exceptions import DataClayException
 
 from spliter import Partition
-from spliter._read_ahead import _abandoned, wait_for_abandoned, window_of
+from spliter._reading.read_ahead import _abandoned, wait_for_abandoned, window_of
 from spliter_backends.dataclay.objects import Block
 from spliter_backends.dataclay.worker import tasks
 from spliter_backends.dataclay.worker.source import on_loop

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import scipy.special
 
-from spliter import _llvm, split
+from spliter import split
+from spliter._machine import llvm
 from spliter.pipeline import explain, options, pipeline
 from spliter.pipeline._running import inner_loops
 from spliter.pipeline._running.inner_loops import loop_of, runner
@@ -199,7 +200,7 @@ def test_another_thread_runs_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextlib.contextmanager
 def forgetting() -> Iterator[None]:
     """Forget what is known of inner loops, before and after."""
-    caches = loop_of, runner, _llvm.is_installed
+    caches = loop_of, runner, llvm.is_installed
     try:
         for cache in caches:
             cache.cache_clear()

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from spliter._errors import InvalidArgumentError
-from spliter.backend.contents import concatenate
+from spliter._reading.concatenate import concatenate
 from spliter.pipeline._calls.reductions import Reduction
 from spliter.pipeline._calls.split_types import Rows, SplitType, broadcast, unknown
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from spliter._errors import AnnotationError
-from spliter.backend.contents import count_rows
+from spliter._reading.rows import count_rows
 from spliter.pipeline._annotations.rows import MOST_CALLS
 from spliter.pipeline._calls.calls import Call, Node, Typing
 from spliter.pipeline._calls.metas import ArrayMeta, Meta, Shape

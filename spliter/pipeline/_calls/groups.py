@@ -8,7 +8,7 @@ from types import MethodType
 from typing import Any, ClassVar, Final
 
 from spliter._errors import AnnotationError
-from spliter.backend.contents import concatenate
+from spliter._reading.concatenate import concatenate
 from spliter.pipeline._calls.reductions import Nothing
 from spliter.pipeline._calls.split_types import SplitType, without_empty
 

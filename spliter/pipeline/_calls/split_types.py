@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Final, SupportsIndex, TypeAlias
 import numpy as np
 
 from spliter._errors import AnnotationError
-from spliter.backend.contents import concatenate, count_rows, take_rows
+from spliter._reading.concatenate import concatenate
+from spliter._reading.rows import count_rows, take_rows
 from spliter.pipeline._calls.metas import ArrayMeta
 from spliter.pipeline._options import MAX_PLAIN_ROWS, plain_nbytes
 

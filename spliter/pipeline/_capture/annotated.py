@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from spliter._checks import check_task_function, name_of
 from spliter._errors import AnnotationError
-from spliter._task_checks import check_task_function, name_of
 from spliter.pipeline._annotations.users import Annotated, CallTypes
 from spliter.pipeline._calls.calls import Call, Node, source
 from spliter.pipeline._calls.graph import Graph

@@ -7,12 +7,8 @@ from typing import Any
 import numpy as np
 
 from spliter._errors import InvalidArgumentError
-from spliter.backend.contents import (
-    column_names,
-    count_rows,
-    order_columns,
-    same_columns_advice,
-)
+from spliter._reading.column_names import column_names, order_columns, same_columns_advice
+from spliter._reading.rows import count_rows
 from spliter.pipeline._calls.metas import ArrayMeta, Meta, is_array, is_frame, plain_array
 
 

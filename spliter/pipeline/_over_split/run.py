@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spliter._errors import InvalidArgumentError
-from spliter._results import gather
+from spliter._running.results import gather
 from spliter._split import Split
 from spliter.pipeline._capture.annotated import captured
 from spliter.pipeline._capture.capture import wrap

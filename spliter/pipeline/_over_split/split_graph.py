@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, cast
 
 from spliter._errors import InvalidArgumentError, WholeArrayError
 from spliter._partition import Partition
-from spliter._results import gather, reduce
+from spliter._running.results import gather, reduce
 from spliter._split import Split
 from spliter.pipeline._annotations.rows import token_of
 from spliter.pipeline._calls.calls import NUMBERS, Call, Node, Typing

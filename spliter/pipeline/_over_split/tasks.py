@@ -10,7 +10,7 @@ import numpy as np
 
 from spliter._errors import AnnotationError
 from spliter._partition import Partition
-from spliter.backend.contents import count_rows, has_rows
+from spliter._reading.rows import count_rows, has_rows
 from spliter.pipeline._calls.calls import Call, Node, source
 from spliter.pipeline._calls.metas import is_frame
 from spliter.pipeline._options import CURRENT, Options

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from spliter._events import LOGGER
-from spliter._llvm import compile_function, is_installed
+from spliter._machine.llvm import compile_function, is_installed
 
 MOST_OPERANDS: Final = 8
 """Inputs and results of a call; ufuncs of NumPy have at most 4, SciPy's of one argument 5."""

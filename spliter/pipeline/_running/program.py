@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from spliter._cache import cache_nbytes
+from spliter._machine.cache import cache_nbytes
 from spliter.pipeline._annotations.elementwise import CONTIGUOUS_ONLY
 from spliter.pipeline._calls.calls import Call, Node, Typing
 from spliter.pipeline._calls.metas import ArrayMeta, Meta

@@ -22,12 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from spliter._counts import check_count
+from spliter._checks import check_count, name_of
 from spliter._errors import InvalidArgumentError
-from spliter._pace import FOLLOWING, Pace
 from spliter._partition import Partition
-from spliter._planner import Location
-from spliter._task_checks import name_of
+from spliter._planning.planner import Location
+from spliter._reading.pace import FOLLOWING, Pace
 from spliter.metrics._records import STOLEN
 
 Queues: TypeAlias = Literal["central", "core", "group"]

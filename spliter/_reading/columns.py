@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from spliter._errors import InvalidArgumentError
-from spliter.backend.contents import column_names, is_sparse, is_table
+from spliter._reading.column_names import column_names
+from spliter._reading.kinds import is_sparse, is_table
 
 Columns: TypeAlias = Sequence[Hashable]
 """Numbers of columns of arrays and sparse matrices, or names of fields, or labels of a frame."""

@@ -12,18 +12,14 @@ block, and returns them as one block; the client puts them into the requested or
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from spliter._columns import has_column_names, select
 from spliter._errors import InvalidArgumentError, ItemIndexError
-from spliter._grid import BlockGrid, IntArray
-from spliter._partition import Partition
-from spliter.backend.blocks import some_blocks
-from spliter.backend.contents import concatenate, take_rows, unwrap_dataset, wrap_datasets
+from spliter._planning.grid import BlockGrid, IntArray
 
 
 def check_items(indices: Any, n_items: int) -> IntArray:
@@ -138,18 +134,3 @@ def plan_rows(
     places = np.empty_like(order)
     places[order] = np.arange(len(order))
     return rows, places[inverse]
-
-
-def pick(partition: Partition, rows: Rows, columns: list[Hashable] | None) -> Any:
-    """Return rows of a partition as one block; runs at its location.
-
-    Reads only the blocks with these rows, if they are stored.
-    """
-    numbers, of_block = rows.by_block()
-    blocks = wrap_datasets(some_blocks(partition.source, numbers), partition.indexes.dim)
-    picked = [take_rows(block, some) for block, some in zip(blocks, of_block, strict=True)]
-    if columns is not None and all(has_column_names(block) for block in picked):
-        # Before blocks meet: they may differ in the other columns. Positions, such as -1, mean the
-        # same in blocks of one width only, which concatenating checks.
-        picked, columns = [select(block, columns) for block in picked], None
-    return select(unwrap_dataset(concatenate(picked)), columns)

@@ -19,10 +19,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from spliter._cache import cache_nbytes
-from spliter._columns import column_numbers, field_names, label_numbers, packed, select
 from spliter._errors import InvalidArgumentError
-from spliter.backend.contents import concatenate, count_rows, is_sparse, match_columns
+from spliter._machine.cache import cache_nbytes
+from spliter._reading.column_names import match_columns
+from spliter._reading.columns import column_numbers, field_names, label_numbers, packed, select
+from spliter._reading.concatenate import concatenate
+from spliter._reading.kinds import is_sparse
+from spliter._reading.rows import count_rows
 
 Array = npt.NDArray[Any]
 

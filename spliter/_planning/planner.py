@@ -29,10 +29,10 @@ from typing import Any, Final, NamedTuple, NewType
 import numpy as np
 import numpy.typing as npt
 
-from spliter._counts import check_count
+from spliter._checks import check_count
 from spliter._errors import InvalidArgumentError
-from spliter._grid import IntArray
-from spliter._schedule import Schedule, cut_evenly
+from spliter._planning.grid import IntArray
+from spliter._planning.schedule import Schedule, cut_evenly
 
 BATCH_SIZE: Final = 100_000
 """Replicated blocks per batch: as Python ints, their holders take ten times the memory of the

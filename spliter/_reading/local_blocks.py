@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from spliter._batches import BatchNbytes, batches
-from spliter._column_copy import copy_columns
-from spliter._columns import check_columns
 from spliter._errors import SplitClosedError
-from spliter._grid import BlockGrid, BlockIndexes, IntArray
-from spliter._indexed_blocks import IndexedBlocks
-from spliter._lookup import Keys, Lookup, LookupAhead, Missing, RecordSource
-from spliter._pace import FOLLOWING, Pace, Prefetch
-from spliter._planner import Location
-from spliter._read_ahead import ReadAhead
-from spliter.backend.blocks import BlockSource, read_ahead
-from spliter.backend.contents import count_rows, cut_rows, unwrap_dataset, wrap_datasets
-from spliter.metrics._records import MeasuredBlocks
+from spliter._planning.grid import BlockGrid, BlockIndexes, IntArray
+from spliter._planning.planner import Location
+from spliter._reading.batches import BatchNbytes, batches
+from spliter._reading.column_copy import copy_columns
+from spliter._reading.columns import check_columns
+from spliter._reading.indexed_blocks import IndexedBlocks
+from spliter._reading.kinds import unwrap_dataset, wrap_datasets
+from spliter._reading.lookup import Keys, Lookup, LookupAhead, Missing, RecordSource
+from spliter._reading.measured import MeasuredBlocks
+from spliter._reading.pace import FOLLOWING, Pace, Prefetch
+from spliter._reading.read_ahead import ReadAhead
+from spliter._reading.rows import count_rows, cut_rows
+from spliter._reading.source import BlockSource, read_ahead
 
 
 class LocalBlocks(IndexedBlocks):

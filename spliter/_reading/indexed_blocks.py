@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 
 from spliter._errors import UnknownItemIndexError
-from spliter._grid import BlockGrid, BlockIndexes, IntArray, block_indexes
+from spliter._planning.grid import BlockGrid, BlockIndexes, IntArray, block_indexes
 
 
 class IndexedBlocks:

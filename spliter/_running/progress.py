@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from spliter._errors import PackageMissingError, TaskTimeoutError
-from spliter._futures import executor_of, list_futures
-from spliter._results import check_may_wait
+from spliter._running.futures import executor_of, list_futures
+from spliter._running.results import check_may_wait
 from spliter.backend.executor import Executor
 
 POLL_INTERVAL: Final = 1.0

@@ -19,20 +19,16 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from spliter._cache import cache_nbytes
-from spliter._column_copy import Target, chosen_columns
-from spliter._columns import check_columns, select
-from spliter._counts import check_count
+from spliter._checks import check_count
 from spliter._errors import InvalidArgumentError
-from spliter._materialize import CALL_NBYTES
-from spliter.backend.contents import (
-    check_rows,
-    column_names,
-    concatenate,
-    count_rows,
-    is_sparse,
-    take_rows,
-)
+from spliter._machine.cache import cache_nbytes
+from spliter._planning.reuse import CALL_NBYTES
+from spliter._reading.column_copy import Target, chosen_columns
+from spliter._reading.column_names import column_names
+from spliter._reading.columns import check_columns, select
+from spliter._reading.concatenate import concatenate
+from spliter._reading.kinds import is_sparse
+from spliter._reading.rows import check_rows, count_rows, take_rows
 
 BatchNbytes: TypeAlias = int | Literal["auto"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from spliter._errors import AlignmentError
 from spliter._format import plural
-from spliter._grid import UNKNOWN, BlockGrid
+from spliter._planning.grid import UNKNOWN, BlockGrid
 
 
 def check_aligned(grids: Sequence[BlockGrid]) -> None:

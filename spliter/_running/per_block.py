@@ -9,10 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter._errors import InvalidArgumentError
-from spliter._grid import UNKNOWN, BlockGrid
 from spliter._partition import Partition
-from spliter._template import Template
-from spliter.backend.contents import column_names, count_rows, same_columns_advice
+from spliter._planning.grid import UNKNOWN, BlockGrid
+from spliter._planning.take import Rows
+from spliter._reading.column_names import column_names, same_columns_advice
+from spliter._reading.columns import has_column_names, select
+from spliter._reading.concatenate import concatenate
+from spliter._reading.kinds import unwrap_dataset, wrap_datasets
+from spliter._reading.rows import count_rows, take_rows
+from spliter._reading.source import some_blocks
+from spliter._running.template import Template
 
 RowCounts: TypeAlias = Literal["same", "unknown"]
 """Whether each block of results has as many rows as the block of the collection."""
@@ -179,3 +185,18 @@ def place_results(
             "partitions of one iteration over this Split"
         )
     return placed
+
+
+def pick(partition: Partition, rows: Rows, columns: list[Hashable] | None) -> Any:
+    """Return rows of a partition as one block; runs at its location.
+
+    Reads only the blocks with these rows, if they are stored.
+    """
+    numbers, of_block = rows.by_block()
+    blocks = wrap_datasets(some_blocks(partition.source, numbers), partition.indexes.dim)
+    picked = [take_rows(block, some) for block, some in zip(blocks, of_block, strict=True)]
+    if columns is not None and all(has_column_names(block) for block in picked):
+        # Before blocks meet: they may differ in the other columns. Positions, such as -1, mean the
+        # same in blocks of one width only, which concatenating checks.
+        picked, columns = [select(block, columns) for block in picked], None
+    return select(unwrap_dataset(concatenate(picked)), columns)

@@ -7,10 +7,10 @@ import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from spliter._counts import check_count
+from spliter._checks import check_count
 from spliter._errors import InvalidArgumentError
-from spliter._futures import executor_of, list_futures
-from spliter._planner import Location
+from spliter._planning.planner import Location
+from spliter._running.futures import executor_of, list_futures
 from spliter.backend.executor import Executor
 
 DEFAULT_ARITY = 32

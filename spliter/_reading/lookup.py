@@ -1,7 +1,7 @@
 """Fetch the records whose keys stand in the blocks of a partition, while the loop works.
 
 The keys of a block are cut into batches, each key once. Threads of the process fetch the batches
-of the following blocks while the loop works on this one (:mod:`spliter._read_ahead`)::
+of the following blocks while the loop works on this one (:mod:`spliter._reading.read_ahead`)::
 
     loop      keys 0, 1, 2 | wait | work 0 | keys 3 | work 1 | ...
     threads   batches of 0 -------|
@@ -23,13 +23,13 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from spliter._counts import check_count
+from spliter._checks import check_count, lazy_kind, name_of
 from spliter._errors import InvalidArgumentError
-from spliter._keys import identity_of, plain_key
-from spliter._pace import MAX_DEPTH, Pace, Prefetch, check_prefetch
-from spliter._read_ahead import LookAhead, ReadAhead, TimedRead, start_read, timed
-from spliter._task_checks import lazy_kind, name_of
-from spliter._unsupported import checked, describe_type
+from spliter._format import describe_type
+from spliter._reading.keys import identity_of, plain_key
+from spliter._reading.kinds import checked
+from spliter._reading.pace import MAX_DEPTH, Pace, Prefetch, check_prefetch
+from spliter._reading.read_ahead import LookAhead, ReadAhead, TimedRead, start_read, timed
 
 Keys: TypeAlias = Callable[[Any], Iterable[Hashable]]
 Missing: TypeAlias = Literal["raise"] | None

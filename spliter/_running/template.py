@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter._errors import InvalidArgumentError
-from spliter.backend.contents import column_names, count_rows, is_sparse, order_columns
+from spliter._reading.column_names import column_names, order_columns
+from spliter._reading.kinds import is_sparse
+from spliter._reading.rows import count_rows
 
 HINT = (
     "pass dtype= (and trailing_shape=) if the function returns arrays, or an empty result of it as "

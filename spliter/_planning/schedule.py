@@ -25,9 +25,9 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from spliter._counts import check_count
+from spliter._checks import check_count
 from spliter._errors import InvalidArgumentError
-from spliter._grid import IntArray
+from spliter._planning.grid import IntArray
 
 Order: TypeAlias = Literal["contiguous", "strided"]
 Sizes: TypeAlias = Callable[[int, int], Iterator[int]]

@@ -1,13 +1,16 @@
-"""Check the function and the keywords of a task before it is submitted to an engine."""
+"""Check arguments: numbers of things, functions of tasks and their keywords, the process."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from spliter._errors import InvalidArgumentError
+import numpy as np
+
+from spliter._errors import ForkedError, InvalidArgumentError
 
 
 def check_task_function(fn: object, name: str = "a task") -> None:
@@ -157,3 +160,62 @@ def name_of(fn: object) -> str:
     """
     function = fn.func if isinstance(fn, functools.partial) else fn
     return str(getattr(function, "__name__", None) or repr(function))
+
+
+def check_count(name: str, value: object, least: int = 1, instead: str = "") -> None:
+    """Reject what is not an int of at least `least`.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for the error.
+    value : object
+        A bool is no int here, one of NumPy's integers is.
+    least : int
+    instead : str
+        What else the argument may be, for the error: ``"None or "``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        With the value.
+
+    Examples
+    --------
+    >>> check_count("threads", 2)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InvalidArgumentError(f"{name} must be {instead}an int >= {least}, got {value!r}")
+
+
+def owner_of(executor: Any) -> int | None:
+    """Return the id of this process, to which an executor is bound; None if it works in forks."""
+    return None if executor.usable_in_forks else os.getpid()
+
+
+def check_process(owner: int | None, what: str) -> None:
+    """Raise if this process was forked from the one that an engine's object is bound to.
+
+    Parameters
+    ----------
+    owner : int or None
+        Id of that process.
+    what : str
+        The object, for the error.
+
+    Raises
+    ------
+    ForkedError
+        As calls of the engine would wait forever for threads that the fork has not got.
+
+    Examples
+    --------
+    >>> check_process(os.getpid(), "client")
+    >>> check_process(None, "Split")
+    """
+    if owner is not None and owner != os.getpid():
+        raise ForkedError(
+            f"this process was forked from the one that the {what} belongs to, and has not got its "
+            f"threads and connections; use the {what} there, or start processes by 'spawn' and "
+            "connect in each"
+        )

@@ -28,7 +28,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from spliter._pace import Following, Pace, Prefetch
+from spliter._reading.pace import Following, Pace, Prefetch
 
 TimedRead: TypeAlias = Future[tuple[Any, float]]
 ArgumentT = TypeVar("ArgumentT")

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spliter._planner import Location, PlannedPartition
-from spliter.metrics import Pass
+from spliter._planning.passes import Pass
+from spliter._planning.planner import Location, PlannedPartition
 
 GAIN: Final = 0.05
 """Least share of a pass that a new plan must promise to save."""

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from spliter._errors import InvalidArgumentError
-from spliter._grid import BlockGrid
-from spliter._planner import Location
+from spliter._planning.grid import BlockGrid
+from spliter._planning.planner import Location
 
 Materialize: TypeAlias = bool | Literal["auto"]
 
