@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spliter import InvalidArgumentError, LayoutBoundsError, PackageMissingError, _llvm
+from spliter import InvalidArgumentError, LayoutBoundsError, PackageMissingError
 from spliter import layout as lo
+from spliter._machine import llvm
 from spliter.layout import _kernels, _lower
 from spliter.layout._kernels import KERNELS, Kernels
 from spliter.layout._packer import Engine
@@ -373,7 +374,7 @@ def test_compiling_starts_when_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_llvmlite_numpy_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    _llvm.is_installed.cache_clear()
+    llvm.is_installed.cache_clear()
     try:
         layout = LAYOUTS["permuted elements"]
         assert layout.commit().explain().engine == "numpy"
@@ -381,7 +382,7 @@ def test_without_llvmlite_numpy_copies(monkeypatch: pytest.MonkeyPatch) -> None:
             layout.commit("llvm")
     finally:
         monkeypatch.undo()
-        _llvm.is_installed.cache_clear()
+        llvm.is_installed.cache_clear()
 
 
 def test_vectors_of_vectors_become_one() -> None:
