@@ -2,7 +2,7 @@
 
 A layout says which bytes belong to the data, in the words of MPI's derived datatypes. Committed, it
 packs these bytes, or any part of them, and unpacks them again; compiled for its shape where that
-pays.
+pays, as DAME does (Prabhu and Gropp, 2018).
 
 >>> import numpy as np
 >>> from spliter import layout as lo
@@ -14,7 +14,7 @@ array([ 2.,  6., 10., 14.])
 
 from __future__ import annotations
 
-from spliter.layout._bound import BoundPacker
+from spliter.layout._bound_packer import BoundPacker
 from spliter.layout._boxes import of_array, subarray
 from spliter.layout._constructors import (
     contiguous,
@@ -32,7 +32,6 @@ from spliter.layout._explain import Explanation
 from spliter.layout._layout import Layout
 from spliter.layout._message import Message, message_nbytes, read_message, write_message
 from spliter.layout._mpi import from_mpi, to_mpi
-from spliter.layout._normalise import normalise
 from spliter.layout._packer import Packer
 
 __all__ = [
@@ -49,7 +48,6 @@ __all__ = [
     "indexed",
     "indexed_block",
     "message_nbytes",
-    "normalise",
     "of_array",
     "of_dtype",
     "read_message",

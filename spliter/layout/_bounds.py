@@ -20,19 +20,7 @@ from spliter.layout._integers import EXACT, Int64s, within
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where the bytes of a layout are.
-
-    Parameters
-    ----------
-    size : int
-        Bytes of data; 0 if there are none, then all bounds are 0 as well.
-    lb, ub : int
-        Bytes from the address to the begin and the end of one repetition.
-    true_lb, true_ub : int
-        Bytes from the address to the first byte of data, and to the end of the last one.
-    alignment : int
-        Largest alignment of the basic types, as in C; ``struct`` rounds its extent up to it.
-    """
+    """Where the bytes of a layout are; all 0 if it has no data."""
 
     size: int = 0
     lb: int = 0
@@ -40,6 +28,7 @@ class Bounds:
     true_lb: int = 0
     true_ub: int = 0
     alignment: int = 1
+    """The largest of the basic types, as in C; ``struct`` rounds its extent up to it."""
 
     @property
     def extent(self) -> int:
@@ -47,13 +36,7 @@ class Bounds:
         return self.ub - self.lb
 
     def spread(self, copies: int, low: int, high: int) -> Bounds:
-        """Return the bounds of copies that lie between two displacements in bytes.
-
-        Examples
-        --------
-        >>> Bounds(8, 0, 8, 0, 8).spread(copies=2, low=-16, high=0)
-        Bounds(size=16, lb=-16, ub=8, true_lb=-16, true_ub=8, alignment=1)
-        """
+        """Return the bounds of copies that lie between two displacements in bytes."""
         if not copies * self.size:
             return Bounds()
         return Bounds(
@@ -71,12 +54,9 @@ class Bounds:
         return self.spread(count, min(0, last), max(0, last))
 
     def placed(self, displacements: Int64s, blocklengths: Int64s) -> Bounds:
-        """Return the bounds of blocks of copies; displacements are in bytes."""
+        """Return the bounds of blocks of copies, some not empty; displacements are in bytes."""
         filled = blocklengths > 0
-        if not filled.all():
-            displacements, blocklengths = displacements[filled], blocklengths[filled]
-        if not (displacements.size and self.size):
-            return Bounds()
+        displacements, blocklengths = displacements[filled], blocklengths[filled]
         begins, counts = _exactly(displacements, blocklengths, self.extent)
         lasts = begins + (counts - 1) * self.extent
         return self.spread(
@@ -94,13 +74,7 @@ class Bounds:
         return replace(self, ub=self.ub + -self.extent % self.alignment).checked()
 
     def checked(self) -> Bounds:
-        """Return these bounds.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If one does not fit 64 bits.
-        """
+        """Return these bounds; refuse those that do not fit 64 bits."""
         within("the size of the layout", self.size)
         for bound in (self.lb, self.ub, self.true_lb, self.true_ub, self.extent):
             within("a bound of the layout", bound)
@@ -116,13 +90,7 @@ def _exactly(displacements: Int64s, blocklengths: Int64s, extent: int) -> tuple[
 
 
 def union(parts: Iterable[Bounds]) -> Bounds:
-    """Return the bounds of all parts together; empty ones do not count.
-
-    Examples
-    --------
-    >>> union([Bounds(8, 0, 8, 0, 8), Bounds(), Bounds(1, 9, 10, 9, 10)])
-    Bounds(size=9, lb=0, ub=10, true_lb=0, true_ub=10, alignment=1)
-    """
+    """Return the bounds of all parts together; empty ones do not count."""
     filled = [part for part in parts if part.size]
     if not filled:
         return Bounds()

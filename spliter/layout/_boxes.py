@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
@@ -11,22 +10,19 @@ import numpy.typing as npt
 
 from spliter._errors import InvalidArgumentError
 from spliter.layout._constructors import (
+    REGULAR,
     Base,
     Ints,
     as_layout,
-    contiguous,
-    hindexed,
     hindexed_block,
     hvector,
-    indexed,
-    indexed_block,
     of_dtype,
     resized,
     struct,
-    vector,
 )
 from spliter.layout._integers import whole_array, within
 from spliter.layout._layout import Layout
+from spliter.layout._nodes import Placed, vector_of
 
 
 def subarray(
@@ -36,10 +32,8 @@ def subarray(
 
     Parameters
     ----------
-    sizes : sequence of int
-        Shape of the array, each from 1 on.
-    subsizes : sequence of int
-        Shape of the box, each from 1 on.
+    sizes, subsizes : sequence of int
+        Shape of the array and of the box, each number from 1 on.
     starts : sequence of int
         First index of the box in each dimension.
     base : Layout or dtype
@@ -65,13 +59,23 @@ def subarray(
     if order not in {"C", "F"}:
         raise InvalidArgumentError(f'order must be "C" or "F", got {order!r}; pass one of them')
     contents = {"sizes": shape, "subsizes": box, "starts": begin, "order": order, "base": base}
+    dimensions = [*zip(shape.tolist(), box.tolist(), begin.tolist(), strict=True)]
+    nested = dimensions[::-1] if order == "C" else dimensions
     bounds, step = base.bounds, base.extent
-    dimensions = list(zip(shape.tolist(), box.tolist(), begin.tolist(), strict=True))
-    for size, subsize, start in reversed(dimensions) if order == "C" else dimensions:
+    for size, subsize, start in nested:
         bounds = bounds.repeated(subsize, step).spread(1, start * step, start * step)
         step *= size
-    whole_extent = within("the extent of the array", math.prod(shape.tolist()) * base.extent)
-    return Layout("subarray", contents, bounds.resized(base.lb, whole_extent))
+    bounds = bounds.resized(base.lb, within("the extent of the array", step))
+    return Layout(subarray, contents, bounds, lambda: _box(nested, base))
+
+
+def _box(dimensions: list[tuple[int, int, int]], base: Layout) -> Placed:
+    """Return the normal form of a box: sizes, subsizes and starts from the innermost dimension."""
+    placed, step = base.placed, base.extent
+    for size, subsize, start in dimensions:
+        placed = vector_of(subsize, step, placed).moved(start * step)
+        step *= size
+    return placed
 
 
 def _check_box(sizes: list[int], subsizes: list[int], starts: list[int]) -> None:
@@ -96,8 +100,7 @@ def of_array(view: npt.NDArray[Any], base: npt.NDArray[Any] | None = None) -> La
     view : ndarray
         Any strides: slices, steps, transposed and reversed arrays.
     base : ndarray, optional
-        Array whose first element the displacements count from, for instance the one that `view`
-        is a view of. By default, the first element of `view`.
+        Array whose first element the displacements count from; by default, `view`.
 
     Raises
     ------
@@ -131,18 +134,6 @@ def of_array(view: npt.NDArray[Any], base: npt.NDArray[Any] | None = None) -> La
 
 
 CONSTRUCTORS: Final[dict[str, Callable[..., Layout]]] = {
-    make.__name__: make
-    for make in (
-        contiguous,
-        vector,
-        hvector,
-        indexed,
-        hindexed,
-        indexed_block,
-        hindexed_block,
-        struct,
-        subarray,
-        resized,
-    )
+    make.__name__: make for make in (*REGULAR, struct, subarray, resized)
 }
 """The functions that make layouts of layouts, by name."""

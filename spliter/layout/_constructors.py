@@ -6,8 +6,8 @@ All return a :class:`Layout`, and raise `InvalidArgumentError` as :func:`contigu
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,22 @@ from spliter._errors import InvalidArgumentError
 from spliter.layout._bounds import Bounds, union
 from spliter.layout._integers import Int64s, scaled, whole, whole_array, within
 from spliter.layout._layout import Layout
+from spliter.layout._nodes import (
+    NOTHING,
+    Contiguous,
+    Placed,
+    indexed_block_of,
+    indexed_of,
+    struct_of,
+    vector_of,
+)
 
 Base: TypeAlias = "Layout | npt.DTypeLike"
 Ints: TypeAlias = "Sequence[int] | npt.NDArray[np.integer[Any]]"
+
+MOST_PLACES: Final = 2**20
+"""Blocks of several lengths of a base with gaps become one displacement for each copy of the base,
+up to this many (8 MiB of displacements); beyond, one node for each block."""
 
 
 def contiguous(count: int, base: Base) -> Layout:
@@ -27,7 +40,7 @@ def contiguous(count: int, base: Base) -> Layout:
     Parameters
     ----------
     count : int
-        Number of copies, from 0 on.
+        From 0 on.
     base : Layout or dtype
         What is repeated, at steps of its extent.
 
@@ -43,8 +56,7 @@ def contiguous(count: int, base: Base) -> Layout:
     24
     """
     count, base = whole("count", count, 0), as_layout(base)
-    bounds = base.bounds.repeated(count, base.extent)
-    return Layout("contiguous", {"count": count, "base": base}, bounds)
+    return _at_steps(contiguous, {"count": count, "base": base}, 1, count, 0, base)
 
 
 def vector(count: int, blocklength: int, stride: int, base: Base) -> Layout:
@@ -52,14 +64,11 @@ def vector(count: int, blocklength: int, stride: int, base: Base) -> Layout:
 
     Parameters
     ----------
-    count : int
-        Number of blocks.
-    blocklength : int
-        Copies of the base in each block.
+    count, blocklength : int
+        Number of blocks, and copies of the base in each.
     stride : int
         Extents of the base from one block to the next; may be negative.
     base : Layout or dtype
-        What the blocks consist of.
 
     Examples
     --------
@@ -67,36 +76,47 @@ def vector(count: int, blocklength: int, stride: int, base: Base) -> Layout:
     >>> column.size, column.extent
     (32, 248)
     """
-    return _vector("vector", count, blocklength, stride, base)
+    return _vector(vector, count, blocklength, stride, base)
 
 
 def hvector(count: int, blocklength: int, stride: int, base: Base) -> Layout:
-    """Return equal blocks at equal steps in bytes.
-
-    Parameters
-    ----------
-    count, blocklength, base
-        As for :func:`vector`.
-    stride : int
-        Bytes from one block to the next; may be negative.
+    """Return a :func:`vector` whose stride is in bytes.
 
     Examples
     --------
     >>> hvector(count=4, blocklength=1, stride=10, base="f8").extent
     38
     """
-    return _vector("hvector", count, blocklength, stride, base)
+    return _vector(hvector, count, blocklength, stride, base)
 
 
-def _vector(combiner: str, count: int, blocklength: int, stride: int, base: Base) -> Layout:
+def _vector(
+    make: Callable[..., Layout], count: int, blocklength: int, stride: int, base: Base
+) -> Layout:
     base = as_layout(base)
     count, blocklength = whole("count", count, 0), whole("blocklength", blocklength, 0)
     stride = step = whole("stride", stride)
-    if combiner == "vector":
+    if make is vector:
         step = within("stride", stride * base.extent) if count * blocklength * base.size else 0
     contents = {"count": count, "blocklength": blocklength, "stride": stride, "base": base}
+    return _at_steps(make, contents, count, blocklength, step, base)
+
+
+def _at_steps(
+    make: Callable[..., Layout],
+    contents: dict[str, Any],
+    count: int,
+    blocklength: int,
+    step: int,
+    base: Layout,
+) -> Layout:
+    """Return blocks of copies of a base, `step` bytes from one to the next."""
     bounds = base.bounds.repeated(blocklength, base.extent).repeated(count, step)
-    return Layout(combiner, contents, bounds)
+    return Layout(make, contents, bounds, lambda: vector_of(count, step, _block(blocklength, base)))
+
+
+def _block(length: int, base: Layout) -> Placed:
+    return vector_of(length, base.extent, base.placed)
 
 
 def indexed(blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
@@ -109,7 +129,6 @@ def indexed(blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
     displacements : sequence of int
         Place of each block in extents of the base, in the order of the packed bytes.
     base : Layout or dtype
-        What the blocks consist of.
 
     Raises
     ------
@@ -122,36 +141,36 @@ def indexed(blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
     >>> triangle.size, triangle.extent
     (48, 72)
     """
-    return _indexed("indexed", blocklengths, displacements, base)
+    return _indexed(indexed, blocklengths, displacements, base)
 
 
 def hindexed(blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
-    """Return blocks of any lengths at any places in bytes.
-
-    Parameters
-    ----------
-    blocklengths, base
-        As for :func:`indexed`.
-    displacements : sequence of int
-        Place of each block in bytes.
+    """Return :func:`indexed` blocks whose displacements are in bytes.
 
     Examples
     --------
     >>> hindexed([1, 2], [0, 20], "i4").extent
     28
     """
-    return _indexed("hindexed", blocklengths, displacements, base)
+    return _indexed(hindexed, blocklengths, displacements, base)
 
 
-def _indexed(combiner: str, blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
+def _indexed(
+    make: Callable[..., Layout], blocklengths: Ints, displacements: Ints, base: Base
+) -> Layout:
     base = as_layout(base)
     lengths, places = _blocks(blocklengths, displacements)
-    in_bytes = places
-    if combiner == "indexed":
-        filled = (lengths > 0) & bool(base.size)
-        in_bytes = scaled("displacements", places * filled, base.extent)
     contents = {"blocklengths": lengths, "displacements": places, "base": base}
-    return Layout(combiner, contents, base.bounds.placed(in_bytes, lengths))
+    if not (lengths.any() and base.size):
+        return _empty(make, contents)
+    if make is indexed:
+        places = scaled("displacements", places * (lengths > 0), base.extent)
+    bounds = base.bounds.placed(places, lengths)
+    return Layout(make, contents, bounds, lambda: _blocks_at(lengths, places, base))
+
+
+def _empty(make: Callable[..., Layout], contents: dict[str, Any]) -> Layout:
+    return Layout(make, contents, Bounds(), lambda: NOTHING)
 
 
 def _blocks(blocklengths: Ints, displacements: Ints) -> tuple[Int64s, Int64s]:
@@ -168,15 +187,24 @@ def _check_numbers(lengths: int, name: str, others: int) -> None:
         )
 
 
+def _blocks_at(lengths: Int64s, places: Int64s, base: Layout) -> Placed:
+    """Return the normal form of blocks at displacements in bytes."""
+    filled = lengths > 0
+    one, lengths, places = base.placed, lengths[filled], places[filled]
+    if (lengths == lengths[0]).all():
+        return indexed_block_of(places, _block(int(lengths[0]), base))
+    if isinstance(one.node, Contiguous) and one.node.size == base.extent:
+        return indexed_of(places + one.displacement, lengths * base.extent)
+    copies = int(lengths.sum())
+    if copies > MOST_PLACES:
+        each = zip(places.tolist(), lengths.tolist(), strict=True)
+        return struct_of(_block(many, base).moved(at) for at, many in each)
+    number = np.arange(copies) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return indexed_block_of(np.repeat(places, lengths) + number * base.extent, one)
+
+
 def indexed_block(blocklength: int, displacements: Ints, base: Base) -> Layout:
     """Return blocks of one length at any places, counted in extents of the base.
-
-    Parameters
-    ----------
-    blocklength : int
-        Copies of the base in each block.
-    displacements, base
-        As for :func:`indexed`.
 
     Examples
     --------
@@ -185,38 +213,35 @@ def indexed_block(blocklength: int, displacements: Ints, base: Base) -> Layout:
     >>> atoms.size, atoms.lb
     (72, 48)
     """
-    return _indexed_block("indexed_block", blocklength, displacements, base)
+    return _indexed_block(indexed_block, blocklength, displacements, base)
 
 
 def hindexed_block(blocklength: int, displacements: Ints, base: Base) -> Layout:
-    """Return blocks of one length at any places in bytes.
-
-    Parameters
-    ----------
-    blocklength, base
-        As for :func:`indexed_block`.
-    displacements : sequence of int
-        Place of each block in bytes.
+    """Return an :func:`indexed_block` whose displacements are in bytes.
 
     Examples
     --------
     >>> hindexed_block(1, [0, 20], "i4").extent
     24
     """
-    return _indexed_block("hindexed_block", blocklength, displacements, base)
+    return _indexed_block(hindexed_block, blocklength, displacements, base)
 
 
-def _indexed_block(combiner: str, blocklength: int, displacements: Ints, base: Base) -> Layout:
-    base = as_layout(base)
-    blocklength = whole("blocklength", blocklength, 0)
-    places = in_bytes = whole_array("displacements", displacements)
-    block, bounds = base.bounds.repeated(blocklength, base.extent), Bounds()
-    if places.size and block.size:
-        if combiner == "indexed_block":
-            in_bytes = scaled("displacements", places, base.extent)
-        bounds = block.spread(len(places), int(in_bytes.min()), int(in_bytes.max()))
+def _indexed_block(
+    make: Callable[..., Layout], blocklength: int, displacements: Ints, base: Base
+) -> Layout:
+    base, blocklength = as_layout(base), whole("blocklength", blocklength, 0)
+    places = whole_array("displacements", displacements)
     contents = {"blocklength": blocklength, "displacements": places, "base": base}
-    return Layout(combiner, contents, bounds)
+    block = base.bounds.repeated(blocklength, base.extent)
+    if not (places.size and block.size):
+        return _empty(make, contents)
+    if make is indexed_block:
+        places = scaled("displacements", places, base.extent)
+    bounds = block.spread(len(places), int(places.min()), int(places.max()))
+    return Layout(
+        make, contents, bounds, lambda: indexed_block_of(places, _block(blocklength, base))
+    )
 
 
 def struct(blocklengths: Ints, displacements: Ints, types: Sequence[Base]) -> Layout:
@@ -227,10 +252,8 @@ def struct(blocklengths: Ints, displacements: Ints, types: Sequence[Base]) -> La
 
     Parameters
     ----------
-    blocklengths : sequence of int
-        Copies of its type in each block.
-    displacements : sequence of int
-        Place of each block in bytes.
+    blocklengths, displacements : sequence of int
+        Copies of its type in each block, and its place in bytes.
     types : sequence of Layout or dtype
         What each block consists of.
 
@@ -252,12 +275,21 @@ def struct(blocklengths: Ints, displacements: Ints, types: Sequence[Base]) -> La
         )
     _check_numbers(len(lengths), "types", len(types))
     bases = tuple(map(as_layout, types))
-    blocks = [
+    bounds = union(
         base.bounds.repeated(length, base.extent).spread(1, place, place)
         for length, place, base in zip(lengths.tolist(), places.tolist(), bases, strict=True)
-    ]
+    ).padded()
     contents = {"blocklengths": lengths, "displacements": places, "types": bases}
-    return Layout("struct", contents, union(blocks).padded())
+    if not bounds.size:
+        return _empty(struct, contents)
+    return Layout(struct, contents, bounds, lambda: _parts_at(lengths, places, bases))
+
+
+def _parts_at(lengths: Int64s, places: Int64s, bases: tuple[Layout, ...]) -> Placed:
+    if all(base == bases[0] for base in bases):
+        return _blocks_at(lengths, places, bases[0])
+    each = zip(lengths.tolist(), places.tolist(), bases, strict=True)
+    return struct_of(_block(length, base).moved(place) for length, place, base in each)
 
 
 def resized(base: Base, lb: int, extent: int) -> Layout:
@@ -266,7 +298,6 @@ def resized(base: Base, lb: int, extent: int) -> Layout:
     Parameters
     ----------
     base : Layout or dtype
-        The data.
     lb : int
         New lower bound in bytes.
     extent : int
@@ -280,19 +311,12 @@ def resized(base: Base, lb: int, extent: int) -> Layout:
     array([ 0.,  4.,  8., 12.,  1.])
     """
     base, lb, extent = as_layout(base), whole("lb", lb), whole("extent", extent)
-    return Layout(
-        "resized", {"base": base, "lb": lb, "extent": extent}, base.bounds.resized(lb, extent)
-    )
+    contents = {"base": base, "lb": lb, "extent": extent}
+    return Layout(resized, contents, base.bounds.resized(lb, extent), lambda: base.placed)
 
 
 def as_layout(base: Base) -> Layout:
-    """Return a layout as it is, and a dtype as a layout.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is neither, or :func:`of_dtype` refuses it.
-    """
+    """Return a layout as it is, and a dtype as a layout; refuse others."""
     return base if isinstance(base, Layout) else of_dtype(base)
 
 
@@ -302,12 +326,7 @@ def of_dtype(dtype: npt.DTypeLike) -> Layout:
     Parameters
     ----------
     dtype : dtype
-        Basic, structured, or a subarray; the byte order stays.
-
-    Returns
-    -------
-    Layout
-        Its extent is the itemsize.
+        Basic, structured, or a subarray; the byte order stays, and the itemsize is the extent.
 
     Raises
     ------
@@ -325,8 +344,7 @@ def of_dtype(dtype: npt.DTypeLike) -> Layout:
         element, shape = made.subdtype
         return contiguous(math.prod(shape), of_dtype(element))
     if made.names is None:
-        bounds = Bounds(made.itemsize, 0, made.itemsize, 0, made.itemsize, made.alignment)
-        return Layout("named", {"dtype": made}, bounds)
+        return named(made)
     fields = [made.fields[name][:2] for name in made.names] if made.fields else []
     filled = [(field, place) for field, place in fields if field.itemsize]
     types = [of_dtype(field) for field, _ in filled]
@@ -334,14 +352,15 @@ def of_dtype(dtype: npt.DTypeLike) -> Layout:
     return resized(row, 0, made.itemsize)
 
 
-def checked_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """Return a dtype whose elements are bytes.
+def named(dtype: np.dtype[Any]) -> Layout:
+    """Return the layout of a basic type."""
+    nbytes = dtype.itemsize
+    bounds = Bounds(nbytes, 0, nbytes, 0, nbytes, dtype.alignment)
+    return Layout(named, {"dtype": dtype}, bounds, lambda: Placed(0, Contiguous(nbytes)))
 
-    Raises
-    ------
-    InvalidArgumentError
-        If it is no dtype, has no bytes, or holds references to Python objects.
-    """
+
+def checked_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """Return a dtype whose elements are bytes; refuse others as :func:`of_dtype` does."""
     try:
         made = np.dtype(dtype)
     except (TypeError, ValueError) as error:
@@ -361,3 +380,7 @@ def checked_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
             f"dtype {made} has elements of size 0; pass one with at least one byte"
         )
     return made
+
+
+REGULAR: Final = contiguous, vector, hvector, indexed, hindexed, indexed_block, hindexed_block
+"""The functions of this module that make layouts of one base."""

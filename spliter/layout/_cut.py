@@ -6,7 +6,7 @@ and the head of another::
 
     packed bytes   | struct 0 | struct 1 | struct 2 | struct 3 |
     part                 [---------------------------]
-    pieces               tail | Repeat(2)           | head
+    pieces               tail | Vector(2)           | head
 
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spliter.layout._nodes import Node, Placed, Places, Repeat, Run, Runs, Sequence
+from spliter.layout._nodes import Contiguous, Indexed, IndexedBlock, Node, Placed, Struct, Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +32,16 @@ class Piece:
 def cut(placed: Placed, start: int, stop: int) -> Iterator[Piece]:
     """Yield nodes that hold the packed bytes from `start` to `stop`, in order.
 
-    Parameters
-    ----------
-    placed : Placed
-        Normal form of a layout.
-    start, stop : int
-        Positions in its packed bytes, ``0 <= start <= stop <= size``.
-
-    Yields
-    ------
-    Piece
-        Positions count from `start`. Their number is bounded by the depth and the number of
-        different nodes, whatever the counts.
+    Their number is bounded by the depth and the number of different nodes, whatever the counts.
 
     Examples
     --------
-    >>> from spliter.layout._nodes import Repeat, Run
-    >>> for piece in cut(Placed(0, Repeat(9, 100, Run(8))), 5, 30):
+    >>> from spliter.layout._nodes import Vector, Contiguous
+    >>> for piece in cut(Placed(0, Vector(9, 100, Contiguous(8))), 5, 30):
     ...     print(piece)
-    Piece(displacement=5, node=Run(size=3), position=0)
-    Piece(displacement=100, node=Repeat(count=2, stride=100, child=Run(size=8)), position=3)
-    Piece(displacement=300, node=Run(size=6), position=19)
+    Piece(displacement=5, node=Contiguous(size=3), position=0)
+    Piece(displacement=100, node=Vector(count=2, stride=100, child=Contiguous(size=8)), position=3)
+    Piece(displacement=300, node=Contiguous(size=6), position=19)
     """
     return _cut(placed.node, placed.displacement, start, stop, 0)
 
@@ -65,53 +54,51 @@ def _cut(node: Node, at: int, start: int, stop: int, position: int) -> Iterator[
         yield Piece(at, node, position)
         return
     match node:
-        case Run():
-            yield Piece(at + start, Run(stop - start), position)
-        case Repeat() | Places():
+        case Contiguous():
+            yield Piece(at + start, Contiguous(stop - start), position)
+        case Vector() | IndexedBlock():
             yield from _cut_copies(node, at, start, stop, position)
-        case Runs():
-            yield from _cut_runs(node, at, start, stop, position)
-        case Sequence():
-            yield from _cut_sequence(node, at, start, stop, position)
+        case Indexed():
+            yield from _cut_indexed(node, at, start, stop, position)
+        case Struct():
+            yield from _cut_struct(node, at, start, stop, position)
 
 
 def _cut_copies(
-    node: Repeat | Places, at: int, start: int, stop: int, position: int
+    node: Vector | IndexedBlock, at: int, start: int, stop: int, position: int
 ) -> Iterator[Piece]:
     """Yield the tail of one copy, whole copies, and the head of one."""
-    child = node.child
-    first, skipped = divmod(start, child.size)
-    last, left = divmod(stop, child.size)
-    if first == last:
-        yield from _cut(child, at + _place(node, first), skipped, left, position)
+    child, nbytes = node.child, node.child.size
+    first, last = -(-start // nbytes), stop // nbytes
+    if first > last:
+        begin = last * nbytes
+        yield from _cut(child, at + _place(node, last), start - begin, stop - begin, position)
         return
-    if skipped:
-        yield from _cut(child, at + _place(node, first), skipped, child.size, position)
-        position += child.size - skipped
-        first += 1
+    tail, head = first * nbytes - start, stop - last * nbytes
+    if tail:
+        yield from _cut(child, at + _place(node, first - 1), nbytes - tail, nbytes, position)
     if last > first:
-        yield _copies(node, at, first, last, position)
-        position += (last - first) * child.size
-    if left:
-        yield from _cut(child, at + _place(node, last), 0, left, position)
+        yield _copies(node, at, first, last, position + tail)
+    if head:
+        yield from _cut(child, at + _place(node, last), 0, head, position + last * nbytes - start)
 
 
-def _place(node: Repeat | Places, number: int) -> int:
-    if isinstance(node, Repeat):
+def _place(node: Vector | IndexedBlock, number: int) -> int:
+    if isinstance(node, Vector):
         return number * node.stride
     return int(node.displacements[number])
 
 
-def _copies(node: Repeat | Places, at: int, first: int, last: int, position: int) -> Piece:
+def _copies(node: Vector | IndexedBlock, at: int, first: int, last: int, position: int) -> Piece:
     if last - first == 1:
         return Piece(at + _place(node, first), node.child, position)
-    if isinstance(node, Repeat):
-        some = Repeat(last - first, node.stride, node.child)
-        return Piece(at + first * node.stride, some, position)
-    return Piece(at, Places(node.displacements[first:last], node.child), position)
+    if isinstance(node, IndexedBlock):
+        return Piece(at, IndexedBlock(node.displacements[first:last], node.child), position)
+    some = Vector(last - first, node.stride, node.child)
+    return Piece(at + first * node.stride, some, position)
 
 
-def _cut_runs(node: Runs, at: int, start: int, stop: int, position: int) -> Iterator[Piece]:
+def _cut_indexed(node: Indexed, at: int, start: int, stop: int, position: int) -> Iterator[Piece]:
     """Yield some of the runs as one node, its first and last run shortened."""
     first = int(np.searchsorted(node.ends, start, "right"))
     last = int(np.searchsorted(node.ends, stop, "left")) + 1
@@ -121,20 +108,15 @@ def _cut_runs(node: Runs, at: int, start: int, stop: int, position: int) -> Iter
     lengths[0] -= skipped
     lengths[-1] -= int(node.ends[last - 1]) - stop
     if len(lengths) == 1:
-        yield Piece(at + int(displacements[0]), Run(int(lengths[0])), position)
+        yield Piece(at + int(displacements[0]), Contiguous(int(lengths[0])), position)
     else:
-        yield Piece(at, Runs(displacements, lengths), position)
+        yield Piece(at, Indexed(displacements, lengths), position)
 
 
-def _cut_sequence(node: Sequence, at: int, start: int, stop: int, position: int) -> Iterator[Piece]:
+def _cut_struct(node: Struct, at: int, start: int, stop: int, position: int) -> Iterator[Piece]:
     first = int(np.searchsorted(node.ends, start, "right"))
-    for number in range(first, len(node.parts)):
-        part = node.parts[number]
-        end = int(node.ends[number])
+    for part, end in zip(node.parts[first:], node.ends[first:].tolist(), strict=True):
         begin = end - part.node.size
-        if begin >= stop:
-            return
-        low, high = max(start - begin, 0), min(stop, end) - begin
-        yield from _cut(
-            part.node, at + part.displacement, low, high, position + max(begin - start, 0)
-        )
+        low, high = max(start, begin) - begin, min(stop, end) - begin
+        where = position + max(begin - start, 0)
+        yield from _cut(part.node, at + part.displacement, low, high, where)

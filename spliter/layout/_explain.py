@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spliter.layout._integers import shown
-from spliter.layout._nodes import Node, Placed, Places, Repeat, Run, Runs
+from spliter.layout._nodes import Contiguous, Indexed, IndexedBlock, Node, Placed, Struct, Vector
 
 MOST_PARTS = 8
 """Parts of a struct that are described one by one."""
@@ -19,10 +19,8 @@ class Explanation:
     ----------
     engine : str
         ``"numpy"`` or ``"llvm"``; ``"numpy, then llvm"`` if it compiles when that pays.
-    nbytes : int
-        Bytes that one repetition packs to.
-    runs : int
-        Contiguous runs that are copied.
+    nbytes, runs : int
+        Packed bytes, and contiguous runs that are copied.
     uses : int or None
         Uses of this size after which compiling has paid; ``None`` if it never does.
     overlaps : bool
@@ -59,7 +57,7 @@ def describe(placed: Placed) -> str:
 
     Examples
     --------
-    >>> describe(Placed(64, Repeat(3, 16, Run(8))))
+    >>> describe(Placed(64, Vector(3, 16, Contiguous(8))))
     '3 x (8 bytes) every 16 bytes, from byte 64'
     """
     begin = f", from byte {placed.displacement}" if placed.displacement else ""
@@ -68,14 +66,14 @@ def describe(placed: Placed) -> str:
 
 def _steps(node: Node) -> str:
     match node:
-        case Run(size):
+        case Contiguous(size):
             return f"{size} bytes"
-        case Repeat():
-            return f"{node.count} x ({_steps(node.child)}) every {node.stride} bytes"
-        case Places():
-            return f"({_steps(node.child)}) at {shown(node.displacements)}"
-        case Runs():
-            return f"runs of {shown(node.lengths)} bytes at {shown(node.displacements)}"
-    parts = [f"[{describe(part)}]" for part in node.parts[:MOST_PARTS]]
-    more = len(node.parts) - len(parts)
-    return " then ".join(parts) + (f" and {more} parts more" if more else "")
+        case Vector(count, stride, child):
+            return f"{count} x ({_steps(child)}) every {stride} bytes"
+        case IndexedBlock(displacements, child):
+            return f"({_steps(child)}) at {shown(displacements)}"
+        case Indexed(displacements, lengths):
+            return f"runs of {shown(lengths)} bytes at {shown(displacements)}"
+        case Struct(parts):
+            more = f" and {len(parts) - MOST_PARTS} parts more" if len(parts) > MOST_PARTS else ""
+            return " then ".join(f"[{describe(part)}]" for part in parts[:MOST_PARTS]) + more

@@ -21,12 +21,7 @@ EXACT: Final = 2**62
 
 
 def whole(name: str, value: Any, at_least: int | None = None) -> int:
-    """Return an argument as a Python int.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is no integer, has more than 64 bits, or is less than `at_least`.
+    """Return an argument as a Python int; refuse what is none, too large or less than `at_least`.
 
     Examples
     --------
@@ -49,13 +44,7 @@ def whole(name: str, value: Any, at_least: int | None = None) -> int:
 
 
 def within(name: str, number: int) -> int:
-    """Return a number that fits 64 bits.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it does not.
-    """
+    """Return a number that fits 64 bits; refuse others."""
     if not -LIMIT <= number < LIMIT:
         raise InvalidArgumentError(
             f"{name} is {number}, beyond 64-bit integers; describe a smaller layout"
@@ -64,21 +53,7 @@ def within(name: str, number: int) -> int:
 
 
 def whole_array(name: str, values: Any, at_least: int | None = None) -> Int64s:
-    """Return integers as an array that nobody can write to.
-
-    Parameters
-    ----------
-    name : str
-        Of the argument, for errors.
-    values : array_like of int
-        One-dimensional.
-    at_least : int, optional
-        Minimum of each.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If they are not one-dimensional, or :func:`whole` refuses one of them.
+    """Return a one-dimensional sequence of integers as an array that nobody can write to.
 
     Examples
     --------
@@ -93,7 +68,8 @@ def whole_array(name: str, values: Any, at_least: int | None = None) -> Int64s:
         )
     for extreme in (found.min(), found.max()) if found.size else ():
         whole(name, extreme, at_least)
-    return frozen(found.astype(np.int64))
+    # Over bytes: NumPy cannot be made to let anybody write to it again.
+    return np.frombuffer(found.astype(np.int64).tobytes(), np.int64)
 
 
 def _listed(name: str, values: Any) -> npt.NDArray[Any]:
@@ -105,18 +81,8 @@ def _listed(name: str, values: Any) -> npt.NDArray[Any]:
     return np.array([whole(name, value) for value in values], np.int64)
 
 
-def frozen(values: Int64s) -> Int64s:
-    """Return a copy over bytes: NumPy cannot be told to make it writable again."""
-    return np.frombuffer(values.tobytes(), np.int64)
-
-
 def scaled(name: str, values: Int64s, factor: int) -> Int64s:
-    """Return integers times a factor, exactly.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a product does not fit 64 bits.
+    """Return integers times a factor, exactly; refuse products beyond 64 bits.
 
     Examples
     --------

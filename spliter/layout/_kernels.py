@@ -23,29 +23,15 @@ _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_size
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """Machine code for a shape; its memory is freed with it.
-
-    Parameters
-    ----------
-    run : callable
-        Takes the addresses of displacement 0, of the packed bytes, and of the arguments, as
-        integers or ``ctypes.c_size_t``.
-    code : object
-        Owner of the machine code.
-    """
+    """Machine code for a shape; its memory is freed with it."""
 
     run: Callable[[Any, Any, Any], None]
+    """Takes the addresses of displacement 0, of the packed bytes, and of the arguments."""
     code: Any
 
 
 def check_installed() -> None:
-    """Check that llvmlite can be imported.
-
-    Raises
-    ------
-    PackageMissingError
-        If it cannot.
-    """
+    """Raise `PackageMissingError` if llvmlite cannot be imported."""
     if not is_installed():
         raise PackageMissingError(
             "compiled layouts need llvmlite, which is not installed; pip install "
@@ -74,14 +60,7 @@ class Kernels:
     def find(self, shape: Shape, unpacks: bool, saves: float) -> Kernel | None:
         """Return a kernel if it is compiled, or if compiling it pays by now.
 
-        Parameters
-        ----------
-        shape : Shape
-            What is to be copied.
-        unpacks : bool
-            Whether it is unpacked.
-        saves : float
-            Seconds that the kernel saves in this use, divided by those of compiling.
+        `saves` are the seconds that it saves in this use, divided by those of compiling.
         """
         key = shape, unpacks
         with self._lock:

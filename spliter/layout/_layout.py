@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -12,7 +12,8 @@ import numpy as np
 
 from spliter._errors import InvalidArgumentError
 from spliter.layout._bounds import Bounds
-from spliter.layout._integers import frozen, shown
+from spliter.layout._integers import shown
+from spliter.layout._nodes import Placed
 from spliter.layout._packer import Engine, Packer
 
 MOST_DEPTH: Final = 100
@@ -28,12 +29,12 @@ class Layout:
 
     Parameters
     ----------
-    combiner : str
-        Function that made the layout: ``"vector"``, ``"struct"``, ...; ``"named"`` for basic types.
-    contents : mapping of str to object
-        Its arguments: ints, read-only int64 arrays and layouts.
+    make, contents : callable, and mapping of str to object
+        Function that made it, and its arguments: ints, read-only int64 arrays and layouts.
     bounds : Bounds
         Size and bounds in bytes.
+    lower : callable
+        Returns the normal form.
 
     Examples
     --------
@@ -47,13 +48,13 @@ class Layout:
     ('vector', 4)
     """
 
-    combiner: str
+    make: Callable[..., Layout]
     contents: Mapping[str, Any]
     bounds: Bounds
+    lower: Callable[[], Placed]
 
     def __post_init__(self) -> None:
-        kept = {name: _kept(value) for name, value in self.contents.items()}
-        object.__setattr__(self, "contents", MappingProxyType(kept))
+        object.__setattr__(self, "contents", MappingProxyType(self.contents))
         if self._depth > MOST_DEPTH:
             raise InvalidArgumentError(
                 f"layouts are nested {self._depth} deep, more than the {MOST_DEPTH} levels that "
@@ -65,6 +66,16 @@ class Layout:
         """Number of layouts, one in the other."""
         bases = self.contents.get("types", (self.contents.get("base"),))
         return 1 + max((base._depth for base in bases if base is not None), default=0)
+
+    @cached_property
+    def placed(self) -> Placed:
+        """The normal form; made when it is needed, as it may take more memory than the layout."""
+        return self.lower()
+
+    @property
+    def combiner(self) -> str:
+        """Name of the function: ``"vector"``, ``"struct"``, ...; ``"named"`` for basic types."""
+        return self.make.__name__
 
     @property
     def size(self) -> int:
@@ -92,7 +103,7 @@ class Layout:
         return self.bounds.true_ub - self.bounds.true_lb
 
     def commit(self, engine: Engine | None = None) -> Packer:
-        """Normalise and check the layout, and return what packs it.
+        """Check the layout's normal form, and return what packs it.
 
         Parameters
         ----------
@@ -100,10 +111,6 @@ class Layout:
             ``"numpy"`` copies with NumPy alone; ``"llvm"`` with machine code compiled for this
             shape of layout, which needs ``pip install 'pyspliter[jit]'``. ``None`` starts with
             NumPy and compiles as soon as that pays, if llvmlite is installed.
-
-        Returns
-        -------
-        Packer
 
         Raises
         ------
@@ -137,37 +144,27 @@ class Layout:
 
     def __repr__(self) -> str:
         if self.combiner == "named":
-            return f"named({_named(self)})"
-        told = ", ".join(f"{name}={_told(one)}" for name, one in self.contents.items())
-        return f"{self.combiner}({told})"
+            return f"named({_repr_of(self)})"
+        each = ", ".join(f"{name}={_repr_of(one)}" for name, one in self.contents.items())
+        return f"{self.combiner}({each})"
 
-    def __reduce__(self) -> tuple[Callable[..., Layout], tuple[Any, ...]]:
-        return Layout, (self.combiner, dict(self.contents), self.bounds)
-
-
-def _kept(value: Any) -> Any:
-    """Return a value of the contents that nobody can change; arrays that were unpickled too."""
-    if isinstance(value, np.ndarray) and value.flags.writeable:
-        return frozen(value)
-    return value
+    def __reduce__(self) -> tuple[Callable[[], Layout], tuple[()]]:
+        return partial(self.make, **self.contents), ()
 
 
 def _hashable(value: Any) -> Any:
     return value.tobytes() if isinstance(value, np.ndarray) else value
 
 
-def _named(layout: Layout) -> str:
-    dtype = layout.contents["dtype"]
-    return repr(dtype.str[1:] if dtype.isnative and dtype.kind != "M" else dtype.str)
-
-
-def _told(value: Any) -> str:
+def _repr_of(value: Any) -> str:
+    """Return a short representation of an argument."""
     if isinstance(value, np.ndarray):
         return shown(value)
     if isinstance(value, Layout) and value.combiner == "named":
-        return _named(value)
-    if isinstance(value, tuple) and len(value) > 8:
-        return f"({', '.join(map(_told, value[:4]))}, ... {len(value)} in all)"
+        dtype = value.contents["dtype"]
+        return repr(dtype.str[1:] if dtype.isnative and dtype.kind != "M" else dtype.str)
     if isinstance(value, tuple):
-        return f"({', '.join(map(_told, value))})" if len(value) != 1 else f"({_told(value[0])},)"
+        few = [*map(_repr_of, value if len(value) <= 8 else value[:4])]
+        few += [f"... {len(value)} in all"] if len(value) > 8 else []
+        return f"({', '.join(few)}{',' * (len(few) == 1)})"
     return repr(value)

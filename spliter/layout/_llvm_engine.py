@@ -9,9 +9,9 @@ from typing import Final
 
 from spliter.layout._cut import Piece
 from spliter.layout._kernels import KERNELS, Kernel
-from spliter.layout._nodes import Node, Places, Run, Runs, Sequence
+from spliter.layout._nodes import Contiguous, Indexed, IndexedBlock, Node, Struct
 from spliter.layout._numpy_engine import unit_of
-from spliter.layout._shapes import Call, call_of, fuses, is_transposed
+from spliter.layout._shapes import KernelCall, call_of, fuses, is_transposed
 
 FEW_RUNS: Final = 16
 """Pieces of a part with fewer runs, such as its head and tail, are left to NumPy: their shapes vary
@@ -31,25 +31,15 @@ ODD_NS: Final = 1.4
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Step:
-    """A piece that NumPy copies, or one call of a kernel as soon as that is compiled.
-
-    Parameters
-    ----------
-    piece : Piece
-        What is copied.
-    call : Call or None
-        Shape and arguments of the kernel; without, NumPy copies.
-    saves : float
-        Of the time of compiling, the part that the kernel saves in one use; 1 compiles at once.
-    kernels : dict of bool to Kernel
-        Those compiled by now: the one that packs, and the one that unpacks (``True``).
-    """
+class Move:
+    """A piece that NumPy copies, or one call of a kernel as soon as that is compiled."""
 
     piece: Piece
-    call: Call | None = None
+    call: KernelCall | None = None
     saves: float = 0.0
+    """Of the time of compiling, the part that the kernel saves in one use; 1 compiles at once."""
     kernels: dict[bool, Kernel] = field(default_factory=dict)
+    """Those compiled by now: the one that packs, and the one that unpacks (``True``)."""
 
     def kernel(self, unpacks: bool) -> Kernel | None:
         """Return the kernel, if there is one by now."""
@@ -61,34 +51,25 @@ class Step:
         return kernel
 
 
-def steps(pieces: Iterable[Piece], eager: bool, least_runs: int = 1) -> Iterator[Step]:
-    """Yield the steps that copy pieces.
+def moves(pieces: Iterable[Piece], eager: bool, least_runs: int = 1) -> Iterator[Move]:
+    """Yield what copies pieces; those with fewer than `least_runs` runs are left to NumPy.
 
-    Parameters
-    ----------
-    pieces : iterable of Piece
-        What is copied.
-    eager : bool
-        Whether to compile at first use, instead of when it pays.
-    least_runs : int
-        Pieces with fewer runs are left to NumPy.
+    If `eager`, kernels are compiled at first use, instead of when that pays.
     """
     for piece in pieces:
         node = piece.node
         call = call_of(node) if node.count_runs >= least_runs else None
         if call is not None:
-            yield Step(piece, call, 1.0 if eager else saved_ns(node) / COMPILE_NS)
-        elif isinstance(node, Sequence):
-            yield from steps(_parts(node, piece), eager, least_runs)
+            yield Move(piece, call, 1.0 if eager else saved_ns(node) / COMPILE_NS)
+        elif isinstance(node, Struct):
+            ends = (node.ends + piece.position).tolist()
+            parts = [
+                Piece(piece.displacement + part.displacement, part.node, end - part.node.size)
+                for part, end in zip(node.parts, ends, strict=True)
+            ]
+            yield from moves(parts, eager, least_runs)
         else:
-            yield Step(piece)
-
-
-def _parts(node: Sequence, piece: Piece) -> Iterator[Piece]:
-    position = piece.position
-    for part in node.parts:
-        yield Piece(piece.displacement + part.displacement, part.node, position)
-        position += part.node.size
+            yield Move(piece)
 
 
 def saved_ns(node: Node) -> float:
@@ -96,28 +77,25 @@ def saved_ns(node: Node) -> float:
 
     Examples
     --------
-    >>> from spliter.layout._nodes import Repeat
-    >>> saved_ns(Repeat(1000, 16, Run(8))), saved_ns(Repeat(1000, 16, Run(12)))
+    >>> from spliter.layout._nodes import Vector
+    >>> saved_ns(Vector(1000, 16, Contiguous(8))), saved_ns(Vector(1000, 16, Contiguous(12)))
     (0.0, 1400.0)
     """
     match node:
-        case Run():
+        case Contiguous():
             return 0.0
-        case Places() | Runs():
+        case IndexedBlock() | Indexed():
             return INDEX_NS * node.size / unit_of(node.bits)
-        case Sequence() if fuses(node):
+        case Struct() if fuses(node):
             return ROW_NS * node.count_runs
-        case Sequence():
+        case Struct():
             return sum(saved_ns(part.node) for part in node.parts)
-    if is_transposed(node):
+    child = node.child
+    if isinstance(child, Contiguous):
+        return 0.0 if child.size in {1, 2, 4, 8} or child.size >= 32 else ODD_NS * node.count
+    if isinstance(child, Indexed | Struct) or is_transposed(node):
         return ROW_NS * node.count_runs
-    if isinstance(node.child, Run):
-        return (
-            0.0 if node.child.size in {1, 2, 4, 8} or node.child.size >= 32 else ODD_NS * node.count
-        )
-    if isinstance(node.child, Runs | Sequence):
-        return ROW_NS * node.count_runs
-    return node.count * saved_ns(node.child)
+    return node.count * saved_ns(child)
 
 
 def uses_to_pay(node: Node) -> int | None:
@@ -125,8 +103,8 @@ def uses_to_pay(node: Node) -> int | None:
 
     Examples
     --------
-    >>> from spliter.layout._nodes import Repeat
-    >>> uses_to_pay(Repeat(1000, 16, Run(12)))
+    >>> from spliter.layout._nodes import Vector
+    >>> uses_to_pay(Vector(1000, 16, Contiguous(12)))
     3572
     """
     saved = saved_ns(node)

@@ -34,11 +34,6 @@ def spanned_bytes(name: str, buffer: Buffer) -> tuple[Bytes, int]:
     Gaps between its elements are part of them. Displacements count from its first element, which
     is not the first in memory if a stride is negative.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If it is no array or buffer, or holds references to Python objects.
-
     Examples
     --------
     >>> data, first = spanned_bytes("array", np.arange(5, dtype="i2")[::-2])
@@ -53,12 +48,7 @@ def spanned_bytes(name: str, buffer: Buffer) -> tuple[Bytes, int]:
 
 
 def contiguous_bytes(name: str, buffer: Buffer, writeable: bool = False) -> Bytes:
-    """Return the bytes of a contiguous array or buffer as one row.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not contiguous, holds references, or is read-only and must not be.
+    """Return the bytes of a contiguous array or buffer as one row; refuse others.
 
     Examples
     --------
@@ -119,20 +109,7 @@ def address_of(data: Bytes) -> int:
 
 
 def check_inside(low: int, high: int, first: int, end: int) -> None:
-    """Check that displacements from `low` to below `high` are in a buffer.
-
-    Parameters
-    ----------
-    low, high : int
-        Displacements in bytes, exact.
-    first, end : int
-        Displacements of the buffer's first byte, and behind its last.
-
-    Raises
-    ------
-    LayoutBoundsError
-        If they are not.
-    """
+    """Check that displacements from `low` to below `high` are in a buffer from `first` to `end`."""
     if low < first or high > end:
         raise LayoutBoundsError(
             f"the layout takes bytes {low} to {high} of a buffer that has bytes {first} to {end}; "
@@ -141,13 +118,7 @@ def check_inside(low: int, high: int, first: int, end: int) -> None:
 
 
 def check_apart(low: int, high: int, begin: int, end: int) -> None:
-    """Check that addresses from `low` to below `high` and from `begin` to `end` are apart.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If they are not.
-    """
+    """Check that addresses from `low` to below `high` and from `begin` to `end` are apart."""
     if low < end and begin < high and low < high:
         raise InvalidArgumentError(
             "the array and the packed bytes share memory; pass another buffer for one of them"

@@ -42,13 +42,9 @@ class Message:
 
     Parameters
     ----------
-    layout : Layout
-        Of the sender's array.
-    count : int
-        Repetitions of the layout.
-    dtype : dtype
-        Of the data.
-    shape : tuple of int
+    layout, count : Layout and int
+        Of the sender's array, and its repetitions.
+    dtype, shape : dtype and tuple of int
         Of the data.
     packed : ndarray of uint8
         A view of the buffer that the message was read from.
@@ -73,22 +69,9 @@ class Message:
         return self.packed.view(self.dtype).reshape(self.shape)
 
     def unpack(self, out: Buffer) -> Any:
-        """Copy the data to the places in an array that the sender took it from.
+        """Copy the data to the places in `out` that the sender took it from, and return `out`.
 
-        Parameters
-        ----------
-        out : array or buffer
-            As for :meth:`Packer.unpack`.
-
-        Returns
-        -------
-        object
-            `out`.
-
-        Raises
-        ------
-        LayoutBoundsError, LayoutOverlapError, InvalidArgumentError
-            As for :meth:`Packer.unpack`.
+        Takes what :meth:`Packer.unpack` takes, and raises what that raises.
 
         Examples
         --------
@@ -113,26 +96,16 @@ def write_message(
     ----------
     packer : Packer
         What is sent.
-    array : array or buffer
-        As for :meth:`Packer.pack`.
-    count : int
-        Repetitions of the layout.
-    dtype : dtype
-        That the receiver sees the packed bytes as.
-    shape : tuple of int, optional
-        That the receiver sees them in; by default, one dimension.
-
-    Returns
-    -------
-    ndarray of uint8
+    array, count
+        As for :meth:`Packer.pack`, whose errors are raised.
+    dtype, shape
+        What the receiver sees the packed bytes as; by default, a row of bytes.
 
     Raises
     ------
     InvalidArgumentError
-        If a layout is passed that is not committed, dtype and shape have other than the packed
-        bytes, or as for :meth:`Packer.pack`.
-    LayoutBoundsError
-        As for :meth:`Packer.pack`.
+        If a layout is passed that is not committed, or dtype and shape have other than the packed
+        bytes.
 
     Examples
     --------
@@ -147,29 +120,24 @@ def write_message(
         raise InvalidArgumentError(
             f"a message is packed by a Packer, got a {type(packer).__name__}; pass layout.commit()"
         )
-    count = whole("count", count, 0)
-    total = count * packer.size
+    total = whole("count", count, 0) * packer.size
     seen = checked_dtype(dtype)
     one_row = (total // seen.itemsize,)
     rows = one_row if shape is None else tuple(whole("shape", rows, 0) for rows in shape)
-    if math.prod(rows) * seen.itemsize != total:
+    nbytes = math.prod(rows) * seen.itemsize
+    if nbytes != total:
         raise InvalidArgumentError(
-            f"dtype {seen} and shape {rows} have {math.prod(rows) * seen.itemsize} bytes, the "
-            f"packed layout {total}; pass those of the packed data"
+            f"dtype {seen} and shape {rows} have {nbytes} bytes, the packed layout {total}; pass "
+            "those of the packed data"
         )
-    described = {
-        "layout": _encode(packer.layout),
-        "count": count,
-        "dtype": _encode_dtype(seen),
-        "shape": rows,
-    }
+    described = {"layout": _encode(packer.layout), "count": int(count), "shape": rows}
+    described["dtype"] = _encode_dtype(seen)
     header = json.dumps(described, separators=(",", ":")).encode()
-    message = np.empty(PREFIX.size + len(header) + total, np.uint8)
-    packer.pack(array, message[PREFIX.size + len(header) :], count=count)
-    prefix = PREFIX.pack(MAGIC, VERSION, 0, len(header), total)
-    crc = _crc(prefix, header)
+    crc = _crc(PREFIX.pack(MAGIC, VERSION, 0, len(header), total), header)
     start = PREFIX.pack(MAGIC, VERSION, crc, len(header), total) + header
+    message = np.empty(len(start) + total, np.uint8)
     message[: len(start)] = np.frombuffer(start, np.uint8)
+    packer.pack(array, message[len(start) :], count=count)
     return message
 
 
@@ -188,11 +156,6 @@ def message_nbytes(prefix: Buffer, limit: int | None = None) -> int:
         At least the first 26 bytes.
     limit : int, optional
         Most bytes that the receiver takes.
-
-    Returns
-    -------
-    int
-        Of the whole message.
 
     Raises
     ------
@@ -219,19 +182,13 @@ def message_nbytes(prefix: Buffer, limit: int | None = None) -> int:
 def _read_prefix(found: Bytes) -> tuple[int, int, int]:
     if len(found) < PREFIX.size:
         raise LayoutMessageError(
-            f"{len(found)} bytes are no message, whose first part has {PREFIX.size}; receive all "
-            "of it"
+            f"a message begins with {PREFIX.size} bytes, got {len(found)}; receive all of it"
         )
     magic, version, crc, header_nbytes, data_nbytes = PREFIX.unpack(found[: PREFIX.size].tobytes())
-    if magic != MAGIC:
+    if (magic, version) != (MAGIC, VERSION):
         raise LayoutMessageError(
-            f"the bytes begin with {magic!r}, not with {MAGIC!r}; pass a message made by "
-            "write_message"
-        )
-    if version != VERSION:
-        raise LayoutMessageError(
-            f"the message has version {version}, this SplIter reads {VERSION}; use the same "
-            "version at both ends"
+            f"the bytes begin with {magic!r} and version {version}, not with {MAGIC!r} and "
+            f"{VERSION}; pass a message made by write_message of the same version of SplIter"
         )
     return crc, header_nbytes, data_nbytes
 
@@ -243,10 +200,6 @@ def read_message(buffer: Buffer) -> Message:
     ----------
     buffer : array or buffer
         The bytes of one message, all of them.
-
-    Returns
-    -------
-    Message
 
     Raises
     ------
@@ -313,15 +266,12 @@ def _decode(found: Any) -> Layout:
     if not isinstance(found, dict):
         return of_dtype(_decode_dtype(found))
     ((combiner, contents),) = found.items()
-    arguments = {name: _argument(name, value) for name, value in contents.items()}
-    return CONSTRUCTORS[combiner](**arguments)
+    return CONSTRUCTORS[combiner](**{name: _argument(name, contents[name]) for name in contents})
 
 
 def _argument(name: str, value: Any) -> Any:
-    if name == "base":
-        return _decode(value)
-    if name == "types":
-        return [_decode(one) for one in value]
+    if name in {"base", "types"}:
+        return _decode(value) if name == "base" else [_decode(one) for one in value]
     if isinstance(value, str) and name != "order":
         return whole_array(name, np.frombuffer(base64.b64decode(value, validate=True), "<i8"))
     return value

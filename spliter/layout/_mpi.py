@@ -13,28 +13,16 @@ from spliter.layout._layout import Layout
 
 
 def to_mpi(layout: Layout) -> Any:
-    """Return a committed MPI datatype of the same bytes, order and bounds.
+    """Return a committed MPI datatype of the same bytes, order and bounds; free it with ``Free()``.
 
-    Parameters
-    ----------
-    layout : Layout
-        Any.
-
-    Returns
-    -------
-    mpi4py.MPI.Datatype
-        The caller frees it with ``Free()``.
+    MPI libraries differ in how they pad and in what a struct of resized types extends to; where
+    theirs is not ours, ``Create_resized`` is applied. Basic types that MPI has not got (other byte
+    orders, strings) become as many ``MPI.BYTE``.
 
     Raises
     ------
     PackageMissingError
         If mpi4py is not installed.
-
-    Notes
-    -----
-    MPI libraries differ in how they pad and in what a struct of resized types extends to; where
-    theirs is not ours, ``Create_resized`` is applied. Basic types that MPI has not got (other byte
-    orders, strings) become as many ``MPI.BYTE``.
 
     Examples
     --------
@@ -62,13 +50,9 @@ def _created(layout: Layout, mpi: Any) -> Any:
     made = _named(layout, mpi) if layout.combiner == "named" else _derived(layout, mpi)
     if made.Get_extent() == (layout.lb, layout.extent):
         return made
-    return _freed(made, made.Create_resized(layout.lb, layout.extent))
-
-
-def _freed(base: Any, made: Any) -> Any:
-    """Return a datatype after its base was freed, which it does not need any more."""
-    base.Free()
-    return made
+    resized_type = made.Create_resized(layout.lb, layout.extent)
+    made.Free()
+    return resized_type
 
 
 def _named(layout: Layout, mpi: Any) -> Any:
@@ -85,30 +69,26 @@ def _derived(layout: Layout, mpi: Any) -> Any:
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in layout.contents.items()
     }
+    parts = of.pop("types") if layout.combiner == "struct" else [of.pop("base")]
+    bases = [_created(one, mpi) for one in parts]
     if layout.combiner == "struct":
-        types = [_created(one, mpi) for one in of["types"]]
-        made = mpi.Datatype.Create_struct(of["blocklengths"], of["displacements"], types)
-        for one in types:
-            one.Free()
-        return made
-    if layout.combiner == "subarray":
-        of["order"] = mpi.ORDER_C if of["order"] == "C" else mpi.ORDER_F
-    base = _created(of.pop("base"), mpi)
-    return _freed(base, getattr(base, f"Create_{layout.combiner}")(**of))
+        made = mpi.Datatype.Create_struct(datatypes=bases, **of)
+    else:
+        if layout.combiner == "subarray":
+            of["order"] = mpi.ORDER_C if of["order"] == "C" else mpi.ORDER_F
+        made = getattr(bases[0], f"Create_{layout.combiner}")(**of)
+    for base in bases:
+        base.Free()
+    return made
 
 
 def from_mpi(datatype: Any) -> Layout:
-    """Return the layout of an MPI datatype.
+    """Return the layout of the same bytes, order and bounds as an MPI datatype.
 
     Parameters
     ----------
     datatype : mpi4py.MPI.Datatype
         Basic or derived; ``darray`` and Fortran's parameterised types are not supported.
-
-    Returns
-    -------
-    Layout
-        Of the same bytes, order and bounds.
 
     Raises
     ------

@@ -3,8 +3,8 @@
 A node is followed down to its contiguous runs. Steps on the way become dimensions of one strided
 copy::
 
-    Repeat(3, 48, Repeat(2, 16, Run(8)))    memory  shape (3, 2), strides (48, 16), of 8 bytes
-                                            packed  shape (3, 2), strides (16, 8)
+    Vector(3, 48, Vector(2, 16, Contiguous(8)))    memory  shape (3, 2), strides (48, 16)
+                                                   packed  shape (3, 2), strides (16, 8)
 
 From the first node with any displacements on, the displacements of all units of 1, 2, 4 or 8 bytes
 below it become one index array, in the order of the packed bytes.
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from spliter.layout._cut import Piece, cut
 from spliter.layout._integers import Int64s
 from spliter.layout._memory import Bytes
-from spliter.layout._nodes import Node, Placed, Places, Repeat, Run, Runs, Sequence
+from spliter.layout._nodes import Contiguous, Indexed, IndexedBlock, Node, Placed, Struct, Vector
 
 Dims: TypeAlias = tuple[tuple[int, int, int], ...]
 """Count, stride in memory and stride in the packed bytes, of each dimension."""
@@ -43,19 +43,7 @@ VOID_NBYTES: Final = 2**10
 
 @dataclass(frozen=True, slots=True)
 class NumpyEngine:
-    """Copies between memory and packed bytes.
-
-    Parameters
-    ----------
-    memory : ndarray of uint8
-        All bytes that the layout may touch.
-    first : int
-        Displacement of the first of them.
-    packed : ndarray of uint8
-        The packed bytes, or a part of them.
-    unpacks : bool
-        Whether bytes move from `packed` to `memory`.
-    """
+    """Copies from memory, whose first byte has displacement `first`, to packed bytes, or back."""
 
     memory: Bytes
     first: int
@@ -69,23 +57,23 @@ class NumpyEngine:
 
     def _copy(self, node: Node, at: int, position: int, dims: Dims) -> None:
         match node:
-            case Run():
+            case Contiguous():
                 self._strided(node.size, at, position, dims)
-            case Repeat():
+            case Vector():
                 step = node.count, node.stride, node.child.size
                 self._copy(node.child, at, position, (*dims, step))
-            case Sequence():
+            case Struct():
                 for part in node.parts:
                     self._copy(part.node, at + part.displacement, position, dims)
                     position += part.node.size
-            case Runs() if len(node.lengths) <= FEW_RUNS or _is_long(
+            case Indexed() if len(node.lengths) <= FEW_RUNS or _is_long(
                 node, node.size // len(node.lengths)
             ):
                 starts = (node.ends - node.lengths).tolist()
                 each = zip(node.displacements.tolist(), node.lengths.tolist(), starts, strict=True)
                 for displacement, length, start in each:
                     self._strided(length, at + displacement, position + start, dims)
-            case Places() if _is_long(node, node.child.size):
+            case IndexedBlock() if _is_long(node, node.child.size):
                 for number, displacement in enumerate(node.displacements.tolist()):
                     there = position + number * node.child.size
                     self._copy(node.child, at + displacement, there, dims)
@@ -151,7 +139,7 @@ def _indexable(node: Node) -> Iterator[Piece]:
     """Yield parts of a node whose index arrays are of a bounded size."""
     whole = Placed(0, node)
     step = INDEXED_NBYTES
-    if isinstance(node, Places | Repeat):
+    if isinstance(node, IndexedBlock | Vector):
         step = max(step - step % node.child.size, node.child.size)
     for start in range(0, node.size, step):
         for piece in cut(whole, start, min(start + step, node.size)):
@@ -163,21 +151,21 @@ def _displacements(node: Node, unit: int) -> Int64s:
 
     Examples
     --------
-    >>> _displacements(Repeat(2, 32, Run(16)), 8)
+    >>> _displacements(Vector(2, 32, Contiguous(16)), 8)
     array([ 0,  8, 32, 40])
     """
     match node:
-        case Run():
+        case Contiguous():
             return np.arange(0, node.size, unit)
-        case Repeat():
+        case Vector():
             return _sums(np.arange(node.count) * node.stride, _displacements(node.child, unit))
-        case Places():
+        case IndexedBlock():
             return _sums(node.displacements, _displacements(node.child, unit))
-        case Runs():
+        case Indexed():
             counts = node.lengths // unit
             gaps = node.displacements - (node.ends - node.lengths)
             return np.repeat(gaps, counts) + np.arange(0, node.size, unit)
-        case Sequence():
+        case Struct():
             return np.concatenate(
                 [_displacements(part.node, unit) + part.displacement for part in node.parts]
             )

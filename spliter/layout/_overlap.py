@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from spliter.layout._integers import Int64s
-from spliter.layout._nodes import Node, Places, Repeat, Run, Runs, Sequence
+from spliter.layout._nodes import Contiguous, Indexed, IndexedBlock, Node, Struct, Vector
 
 Ints: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 Dims: TypeAlias = tuple[tuple[int, int], ...]
@@ -27,7 +27,7 @@ def overlaps(node: Node) -> bool:
 
     Examples
     --------
-    >>> overlaps(Repeat(3, 8, Run(8))), overlaps(Repeat(3, 7, Run(8)))
+    >>> overlaps(Vector(3, 8, Contiguous(8))), overlaps(Vector(3, 7, Contiguous(8)))
     (False, True)
     """
     return not _nested(node) and not _interleaved(node)
@@ -36,15 +36,15 @@ def overlaps(node: Node) -> bool:
 def _nested(node: Node) -> bool:
     """Return whether the spans of the parts of each node are apart, which is quickly seen."""
     match node:
-        case Run():
+        case Contiguous():
             return True
-        case Repeat():
+        case Vector():
             return abs(node.stride) >= _span(node.child) and _nested(node.child)
-        case Places():
+        case IndexedBlock():
             return _apart(node.displacements, _span(node.child)) and _nested(node.child)
-        case Runs():
+        case Indexed():
             return _apart(node.displacements, node.lengths)
-        case Sequence():
+        case Struct():
             lows = np.array([part.low for part in node.parts])
             spans = np.array([_span(part.node) for part in node.parts])
             return _apart(lows, spans) and all(_nested(part.node) for part in node.parts)
@@ -58,18 +58,15 @@ def _apart(begins: Ints, lengths: Int64s | int) -> bool:
     """Return whether no run reaches into another."""
     if not (begins[1:] > begins[:-1]).all():
         if isinstance(lengths, int):
-            begins = np.sort(_narrow(begins, lengths))  # several times as fast as argsort
+            begins = begins - begins.min()
+            if int(begins.max()) + lengths < 2**31:
+                begins = begins.astype(np.int32)  # sorted faster
+            begins = np.sort(begins)  # several times as fast as argsort
         else:
             order = np.argsort(begins)
             begins, lengths = begins[order], lengths[order]
     ends = begins + lengths
     return bool((ends[:-1] <= begins[1:]).all())
-
-
-def _narrow(begins: Ints, length: int) -> Ints:
-    """Return begins relative to the first, as 32-bit integers if they fit, to sort them faster."""
-    begins = begins - begins.min()
-    return begins.astype(np.int32) if int(begins.max()) + length < 2**31 else begins
 
 
 class _Runs(NamedTuple):
@@ -94,13 +91,12 @@ class _Runs(NamedTuple):
         at = next((at for at, (one, _) in enumerate(self.dims) if one == stride), len(self.dims))
         return self._replace(dims=self.dims[:at] + self.dims[at + 1 :])
 
-    def expanded(self) -> tuple[Int64s, Int64s]:
-        """Return begins and lengths of all runs."""
-        begins, lengths = self.begins, self.lengths
+    def expanded(self) -> _Runs:
+        """Return all runs, none repeated."""
+        begins = self.begins
         for stride, count in self.dims:
             begins = np.add.outer(np.arange(count) * stride, begins).ravel()
-            lengths = np.tile(lengths, count)
-        return begins, lengths
+        return _Runs(begins, np.tile(self.lengths, len(begins) // len(self.begins)), ())
 
 
 def _interleaved(node: Node) -> bool:
@@ -110,10 +106,10 @@ def _interleaved(node: Node) -> bool:
     """
     if node.count_runs > MOST_RUNS and _places(node) > MOST_RUNS:
         return False
-    by_dims: dict[Dims, list[tuple[Int64s, Int64s]]] = {}
-    for begins, lengths, dims in _paths(node, 0, ()):
-        by_dims.setdefault(dims, []).append((begins, lengths))
-    found = [_Runs(*_concatenated(runs), dims) for dims, runs in by_dims.items()]
+    by_dims: dict[Dims, list[_Runs]] = {}
+    for runs in _paths(node, 0, ()):
+        by_dims.setdefault(runs.dims, []).append(runs)
+    found = [_concatenated(group, dims) for dims, group in by_dims.items()]
     while strides := [stride for runs in found for stride, _ in runs.dims]:
         largest = max(strides)
         rest = [runs.without(largest) for runs in found]
@@ -123,44 +119,45 @@ def _interleaved(node: Node) -> bool:
         found = rest
     if sum(runs.total for runs in found) > MOST_RUNS:
         return False
-    return _apart(*_concatenated([runs.expanded() for runs in found]))
+    every = _concatenated([runs.expanded() for runs in found], ())
+    return _apart(every.begins, every.lengths)
 
 
-def _concatenated(runs: Iterable[tuple[Int64s, Int64s]]) -> tuple[Int64s, Int64s]:
-    begins, lengths = zip(*runs, strict=True)
-    return np.concatenate(begins), np.concatenate(lengths)
+def _concatenated(group: list[_Runs], dims: Dims) -> _Runs:
+    begins, lengths, _ = zip(*group, strict=True)
+    return _Runs(np.concatenate(begins), np.concatenate(lengths), dims)
 
 
 def _places(node: Node) -> int:
     """Return the number of displacements that :func:`_paths` lists."""
     match node:
-        case Run():
+        case Contiguous():
             return 1
-        case Repeat():
+        case Vector():
             return _places(node.child)
-        case Places():
+        case IndexedBlock():
             return len(node.displacements) * _places(node.child)
-        case Runs():
+        case Indexed():
             return len(node.lengths)
-        case Sequence():
+        case Struct():
             return sum(_places(part.node) for part in node.parts)
 
 
 def _paths(node: Node, at: int, dims: Dims) -> Iterator[_Runs]:
     """Yield the runs of a node, by the way that leads to them."""
     match node:
-        case Run():
+        case Contiguous():
             yield _Runs(np.array([at]), np.array([node.size]), dims)
-        case Repeat():
+        case Vector():
             low = min(0, (node.count - 1) * node.stride)
             yield from _paths(node.child, at + low, (*dims, (abs(node.stride), node.count)))
-        case Places():
+        case IndexedBlock():
             for runs in _paths(node.child, at, dims):
                 begins = np.add.outer(node.displacements, runs.begins).ravel()
                 lengths = np.tile(runs.lengths, len(node.displacements))
                 yield _Runs(begins, lengths, runs.dims)
-        case Runs():
+        case Indexed():
             yield _Runs(node.displacements + at, node.lengths, dims)
-        case Sequence():
+        case Struct():
             for part in node.parts:
                 yield from _paths(part.node, at + part.displacement, dims)

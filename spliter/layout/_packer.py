@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from spliter._errors import InvalidArgumentError, LayoutBoundsError, LayoutOverlapError
 from spliter._machine.llvm import is_installed
-from spliter.layout._bound import BoundPacker
+from spliter.layout._bound_packer import BoundPacker
 from spliter.layout._cut import Piece, cut
 from spliter.layout._explain import Explanation, describe
 from spliter.layout._integers import whole, within
 from spliter.layout._kernels import check_installed
-from spliter.layout._llvm_engine import FEW_RUNS, Step, steps, uses_to_pay
-from spliter.layout._lower import Described, lower
+from spliter.layout._llvm_engine import FEW_RUNS, Move, moves, uses_to_pay
 from spliter.layout._memory import (
     Buffer,
     Bytes,
@@ -26,15 +25,23 @@ from spliter.layout._memory import (
     contiguous_bytes,
     spanned_bytes,
 )
-from spliter.layout._nodes import Placed, repeat
+from spliter.layout._nodes import Placed, vector_of
 from spliter.layout._numpy_engine import NumpyEngine
 from spliter.layout._overlap import overlaps
 
 Engine: TypeAlias = Literal["numpy", "llvm"]
 
-
 MOST_PLANS: Final = 8
 """Counts of repetitions that a packer has ready."""
+
+
+class _Described(Protocol):
+    """What a packer reads of a layout."""
+
+    @property
+    def extent(self) -> int: ...
+    @property
+    def placed(self) -> Placed: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +51,10 @@ class _Plan:
     placed: Placed
     size: int
     low: int
-    """Displacement of the first byte."""
     high: int
-    """Displacement behind the last byte."""
     overlaps: bool
     """Whether a byte is taken twice."""
-    steps: tuple[Step, ...]
+    moves: tuple[Move, ...]
     """Copy all bytes."""
 
     def position(self, start: int) -> int:
@@ -89,7 +94,7 @@ class Packer:
            [ 0.,  9., 10.,  0.]])
     """
 
-    def __init__(self, layout: Described, engine: Engine | None = None) -> None:
+    def __init__(self, layout: _Described, engine: Engine | None = None) -> None:
         if engine not in {None, "numpy", "llvm"}:
             raise InvalidArgumentError(
                 f'engine must be "numpy", "llvm" or None, got {engine!r}; leave it out'
@@ -98,12 +103,11 @@ class Packer:
             check_installed()
         self._layout = layout
         self._engine = engine
-        self._one = lower(layout)
+        self._compiles = engine == "llvm" or (engine is None and is_installed())
         self._plans: dict[int, _Plan] = {}
-        parts = self._plan(1).steps
-        if engine == "llvm":
-            for step in parts:
-                step.kernel(unpacks=False)
+        for move in self._plan(1).moves:
+            if engine == "llvm":
+                move.kernel(unpacks=False)
 
     @property
     def layout(self) -> Any:
@@ -113,7 +117,7 @@ class Packer:
     @property
     def size(self) -> int:
         """Bytes that one repetition packs to."""
-        return self._layout.size
+        return self._layout.placed.node.size
 
     def _plan(self, count: int) -> _Plan:
         count = whole("count", count, 0)
@@ -121,26 +125,21 @@ class Packer:
         if plan is None:
             if len(self._plans) == MOST_PLANS:
                 self._plans.clear()
-            plan = self._plans[count] = self._made_plan(count)
+            plan = self._plans[count] = self._planned(count)
         return plan
 
-    def _made_plan(self, count: int) -> _Plan:
+    def _planned(self, count: int) -> _Plan:
         within("count * size", count * self.size)
         within("count * extent", count * self._layout.extent)
-        placed = repeat(count, self._layout.extent, self._one)
-        node = placed.node
-        pieces = cut(placed, 0, node.size)
-        made = tuple(self._steps(pieces))
-        return _Plan(placed, node.size, placed.low, placed.high, overlaps(node), made)
+        placed = vector_of(count, self._layout.extent, self._layout.placed)
+        node, low, high = placed.node, placed.low, placed.high
+        found = tuple(self._moves(cut(placed, 0, node.size)))
+        return _Plan(placed, node.size, low, high, overlaps(node), found)
 
-    def _steps(self, pieces: Iterable[Piece], least_runs: int = 1) -> Iterable[Step]:
+    def _moves(self, pieces: Iterable[Piece], least_runs: int = 1) -> Iterable[Move]:
         if self._compiles:
-            return steps(pieces, self._engine == "llvm", least_runs)
-        return map(Step, pieces)
-
-    @property
-    def _compiles(self) -> bool:
-        return self._engine == "llvm" or (self._engine is None and is_installed())
+            return moves(pieces, self._engine == "llvm", least_runs)
+        return map(Move, pieces)
 
     def pack(
         self, array: Buffer, out: Buffer | None = None, start: int = 0, count: int = 1
@@ -153,17 +152,16 @@ class Packer:
             Displacements count from its first element. Arrays that are not contiguous take the
             memory from their first byte to their last.
         out : array or buffer, optional
-            Contiguous and writable; filled from its first byte on, as far as the packed bytes from
-            `start` on go. By default, a new array for all of them.
+            Contiguous and writable; filled from its first byte on. By default, a new array.
         start : int
-            First of the packed bytes to copy.
+            First of the packed bytes to copy; as many follow as there are, or `out` has.
         count : int
             Repetitions of the layout, each an extent further.
 
         Returns
         -------
         ndarray of uint8
-            The bytes that were copied: `out` as bytes, up to the last one filled.
+            The bytes that were copied, in `out` if that was passed.
 
         Raises
         ------
@@ -199,16 +197,11 @@ class Packer:
         packed : array or buffer
             Contiguous: all packed bytes, or a part of them if `start` is given.
         out : array or buffer
-            Contiguous and writable; displacements count from its first element.
+            Contiguous and writable; displacements count from its first element. It is returned.
         start : int, optional
             Position of the first of the bytes among all packed bytes, if they are a part.
         count : int
             Repetitions of the layout.
-
-        Returns
-        -------
-        object
-            `out`.
 
         Raises
         ------
@@ -266,18 +259,10 @@ class Packer:
         count : int
             Repetitions of the layout.
 
-        Returns
-        -------
-        BoundPacker
-
         Raises
         ------
-        LayoutBoundsError
-            If the layout takes bytes outside the array, or `packed` has another length.
-        LayoutOverlapError
-            If the layout names a byte twice.
-        InvalidArgumentError
-            As for :meth:`pack`.
+        LayoutBoundsError, LayoutOverlapError, InvalidArgumentError
+            As for :meth:`unpack`.
 
         Examples
         --------
@@ -296,72 +281,31 @@ class Packer:
             )
         there, here = address_of(memory), address_of(part)
         check_apart(there + plan.low, there + plan.high, here, here + len(part))
-        return BoundPacker.of(array, packed, memory, part, plan.steps)
-
-    def chunks(self, array: Buffer, nbytes: int, count: int = 1) -> Iterator[Bytes]:
-        """Yield the packed bytes of an array in chunks.
-
-        Parameters
-        ----------
-        array : array or buffer
-            As for :meth:`pack`.
-        nbytes : int
-            Bytes of each chunk, from 1 on; the last one may be shorter.
-        count : int
-            Repetitions of the layout.
-
-        Yields
-        ------
-        ndarray of uint8
-            A new array each time.
-
-        Raises
-        ------
-        LayoutBoundsError, InvalidArgumentError
-            As for :meth:`pack`, when the first chunk is requested.
-
-        Examples
-        --------
-        >>> from spliter import layout as lo
-        >>> packer = lo.vector(3, 1, 2, "u1").commit()
-        >>> [bytes(chunk) for chunk in packer.chunks(b"a.b.c.", nbytes=2)]
-        [b'ab', b'c']
-        """
-        nbytes = whole("nbytes", nbytes, 1)
-        total = self._plan(count).size
-        for start in range(0, total, nbytes):
-            out = np.empty(min(nbytes, total - start), np.uint8)
-            yield self.pack(array, out, start, count)
+        return BoundPacker.of(array, packed, memory, part, plan.moves)
 
     def _move(
         self, plan: _Plan, memory: Bytes, first: int, packed: Bytes, start: int, unpacks: bool
     ) -> None:
         """Copy the packed bytes from `start` on, between buffers whose bounds were checked."""
         there, here = address_of(memory) - first, address_of(packed)
-        stop = start + len(packed)
         check_apart(there + plan.low, there + plan.high, here, here + len(packed))
-        parts = plan.steps
+        found: Iterable[Move] = plan.moves
         if len(packed) < plan.size:
-            parts = tuple(self._steps(cut(plan.placed, start, stop), FEW_RUNS))
-        for step in parts:
-            kernel, piece = step.kernel(unpacks), step.piece
-            if kernel is None or step.call is None:
+            found = self._moves(cut(plan.placed, start, start + len(packed)), FEW_RUNS)
+        for move in found:
+            kernel, piece = move.kernel(unpacks), move.piece
+            if kernel is None or move.call is None:
                 NumpyEngine(memory, first, packed, unpacks).copy(piece)
             else:
-                kernel.run(there + piece.displacement, here + piece.position, step.call.address)
+                kernel.run(there + piece.displacement, here + piece.position, move.call.address)
 
     def explain(self, count: int = 1) -> Explanation:
-        """Return the engine, when compiling pays, and what is copied.
+        """Return the engine, when compiling pays, and what is copied; print it to read it.
 
         Parameters
         ----------
         count : int
             Repetitions of the layout in each use.
-
-        Returns
-        -------
-        Explanation
-            Print it to read it.
 
         Examples
         --------
@@ -373,14 +317,9 @@ class Packer:
         plan = self._plan(count)
         node = plan.placed.node
         uses = uses_to_pay(node)
-        engine = "numpy, then llvm" if self._compiles and uses else "numpy"
+        engine = self._engine or ("numpy, then llvm" if self._compiles and uses else "numpy")
         return Explanation(
-            self._engine or engine,
-            node.size,
-            node.count_runs,
-            uses,
-            plan.overlaps,
-            describe(plan.placed),
+            engine, node.size, node.count_runs, uses, plan.overlaps, describe(plan.placed)
         )
 
     def __reduce__(self) -> tuple[Callable[..., Packer], tuple[Any, ...]]:

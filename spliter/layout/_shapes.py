@@ -3,7 +3,7 @@
 Nesting and the lengths of short runs are part of the shape; counts, strides, displacements and
 long runs are arguments. So one kernel serves all layouts of a shape::
 
-    Repeat(900, 48, Runs([0, 32], [20, 8]))      shape  Loop(Row((20, 8)))
+    Vector(900, 48, Indexed([0, 32], [20, 8]))      shape  Loop(Row((20, 8)))
                                                  arguments  900, 48, 28, 0, 32
 """
 
@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from spliter.layout._integers import Int64s
-from spliter.layout._nodes import Node, Placed, Places, Repeat, Run, Runs, Sequence
+from spliter.layout._nodes import Contiguous, Indexed, IndexedBlock, Node, Placed, Struct, Vector
 
 SHORT_NBYTES: Final = 128
 """Runs up to this size are copied by moves in the code; LLVM calls ``memcpy`` for longer ones."""
@@ -99,38 +99,34 @@ Shape: TypeAlias = Copy | LongCopy | Row | Loop | IndexLoop | RunLoop | FusedLoo
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Call:
-    """A kernel's shape and its arguments.
-
-    Parameters
-    ----------
-    shape : Shape
-        What the kernel is compiled for.
-    address : int
-        Of the arguments, in the order in which the shapes list them, from the outside in.
-    kept : list of ndarray
-        The arguments, and the arrays whose addresses are among them.
-    """
+class KernelCall:
+    """A kernel's shape, and the address of its arguments: of the outermost loop first."""
 
     shape: Shape
     address: int
     kept: list[Int64s]
+    """The arguments, and the arrays whose addresses are among them."""
 
 
-def call_of(node: Node) -> Call | None:
+def call_of(node: Node) -> KernelCall | None:
     """Return the shape of a node and its arguments; ``None`` if it is copied part by part.
 
     Examples
     --------
-    >>> call_of(Repeat(900, 48, Runs(np.array([0, 32]), np.array([20, 8])))).shape
+    >>> call_of(Vector(900, 48, Indexed(np.array([0, 32]), np.array([20, 8])))).shape
     Loop(child=Row(lengths=(20, 8)))
     """
     builder = _Builder()
-    shape = builder.shape(node, 0)
-    if shape is None:
+    try:
+        shape = builder.shape(node, 0)
+    except _NoKernelError:
         return None
     arguments = np.array(builder.arguments, np.int64)
-    return Call(shape, arguments.ctypes.data, [arguments, *builder.kept])
+    return KernelCall(shape, arguments.ctypes.data, [arguments, *builder.kept])
+
+
+class _NoKernelError(Exception):
+    """A node is nested too deep, or has too many parts."""
 
 
 class _Builder:
@@ -140,112 +136,104 @@ class _Builder:
         self.arguments: list[int] = []
         self.kept: list[Int64s] = []
 
-    def shape(self, node: Node, depth: int) -> Shape | None:
+    def shape(self, node: Node, depth: int) -> Shape:
         """Return the shape of a node, and append its arguments."""
         if depth > MOST_DEPTH:
-            return None
+            raise _NoKernelError
         row = _row(node) if depth else None
         if row is not None:
             self.arguments += row.displacements.tolist()
             return Row(tuple(row.lengths.tolist()))
         match node:
-            case Run():
-                return self._copy(node.size)
-            case Repeat() if is_transposed(node):
+            case Contiguous(size) if size <= SHORT_NBYTES:
+                return Copy(size)
+            case Contiguous(size):
+                self.arguments.append(size)
+                return LongCopy()
+            case Vector() if is_transposed(node):
                 return self._transposed(node)
-            case Repeat():
-                self.arguments += [node.count, node.stride, node.child.size]
-                child = self.shape(node.child, depth + 1)
-                return child and Loop(child)
-            case Places():
-                address = self._address(node.displacements)
-                self.arguments += [len(node.displacements), address, node.child.size]
-                child = self.shape(node.child, depth + 1)
-                return child and IndexLoop(child)
-            case Runs():
-                addresses = self._address(node.displacements), self._address(node.lengths)
-                self.arguments += [len(node.lengths), *addresses]
+            case Vector(count, stride, child):
+                self.arguments += [count, stride, child.size]
+                return Loop(self.shape(child, depth + 1))
+            case IndexedBlock(displacements, child):
+                self.arguments += [len(displacements), self._address(displacements), child.size]
+                return IndexLoop(self.shape(child, depth + 1))
+            case Indexed(displacements, lengths):
+                addresses = map(self._address, (displacements, lengths))
+                self.arguments += [len(lengths), *addresses]
                 return RunLoop()
-            case Sequence():
-                return self._sequence(node, depth)
-
-    def _copy(self, size: int) -> Shape:
-        if size <= SHORT_NBYTES:
-            return Copy(size)
-        self.arguments.append(size)
-        return LongCopy()
+            case Struct(parts):
+                return self._struct(parts, depth)
 
     def _address(self, array: Int64s) -> int:
         self.kept.append(array)
         return array.ctypes.data
 
-    def _transposed(self, node: Repeat) -> Shape:
+    def _transposed(self, node: Vector) -> Shape:
         """Return loops in which each cache line is read once for several vectors."""
-        inner, many = node.child, TILE
-        assert isinstance(inner, Repeat) and isinstance(inner.child, Run)
+        inner = node.child
+        assert isinstance(inner, Vector) and isinstance(inner.child, Contiguous)
         element = inner.child.size
+        many, left = divmod(node.count, TILE) if node.count > 2 * TILE else (0, node.count)
         vectors = inner.count, inner.stride, element
-        whole, left = divmod(node.count, many) if node.count > 2 * many else (0, node.count)
         shapes: list[Shape] = []
-        if whole:
-            if left:
-                self.arguments += [0, 0]
-            self.arguments += [whole, many * node.stride, many * inner.size, *vectors]
-            self.arguments += [many, node.stride, inner.size]
+        if many:
+            self.arguments += [0, 0, many, TILE * node.stride, TILE * inner.size, *vectors]
+            self.arguments += [TILE, node.stride, inner.size]
             shapes.append(Loop(Loop(Loop(Copy(element)))))
         if left:
-            if whole:
-                self.arguments += [whole * many * node.stride, whole * many * inner.size]
-            self.arguments += [*vectors, left, node.stride, inner.size]
+            self.arguments += [many * TILE * node.stride, many * TILE * inner.size, *vectors]
+            self.arguments += [left, node.stride, inner.size]
             shapes.append(Loop(Loop(Copy(element))))
-        return Parts(tuple(shapes)) if len(shapes) > 1 else shapes[0]
+        return Parts(tuple(shapes))
 
-    def _sequence(self, node: Sequence, depth: int) -> Shape | None:
-        groups = list(_groups(node.parts))
+    def _struct(self, parts: tuple[Placed, ...], depth: int) -> Shape:
+        groups = list(_groups(parts))
         if len(groups) == 1:
             return self._fused(groups[0], depth)
-        shapes: list[Shape | None] = []
+        if len(groups) > MOST_GROUPS:
+            raise _NoKernelError
+        shapes: list[Shape] = []
         position = 0
-        for group in groups if len(groups) <= MOST_GROUPS else ():
-            is_loop = _steps(group[0]) is not None
-            self.arguments += [0 if is_loop else group[0].displacement, position]
-            shapes.append(
-                self._fused(group, depth) if is_loop else self.shape(group[0].node, depth + 1)
-            )
+        for group in groups:
+            first = group[0]
+            if _steps(first) is None:
+                self.arguments += [first.displacement, position]
+                shapes.append(self.shape(first.node, depth + 1))
+            else:
+                self.arguments += [0, position]
+                shapes.append(self._fused(group, depth))
             position += sum(part.node.size for part in group)
-        known = tuple(shape for shape in shapes if shape is not None)
-        return Parts(known) if len(known) == len(groups) else None
+        return Parts(tuple(shapes))
 
-    def _fused(self, group: tuple[Placed, ...], depth: int) -> Shape | None:
+    def _fused(self, group: tuple[Placed, ...], depth: int) -> Shape:
         """Return the shape of vectors of one count and stride."""
         self.arguments += _steps(group[0]) or ()
         position = 0
-        children = [part.node.child for part in group if isinstance(part.node, Repeat)]
+        children = [part.node.child for part in group if isinstance(part.node, Vector)]
         for part, child in zip(group, children, strict=True):
             self.arguments += [part.displacement, position, child.size]
             position += part.node.size
-        shapes = [self.shape(child, depth + 1) for child in children]
-        known = tuple(shape for shape in shapes if shape is not None)
-        return FusedLoop(known) if len(known) == len(group) else None
+        return FusedLoop(tuple(self.shape(child, depth + 1) for child in children))
 
 
-def is_transposed(node: Repeat) -> bool:
+def is_transposed(node: Vector) -> bool:
     """Return whether neighbours in memory are far from each other in the packed bytes."""
     child = node.child
     return (
-        isinstance(child, Repeat)
-        and isinstance(child.child, Run)
+        isinstance(child, Vector)
+        and isinstance(child.child, Contiguous)
         and child.child.size <= SHORT_NBYTES
         and abs(node.stride) < abs(child.stride)
     )
 
 
-def _row(node: Node) -> Runs | None:
+def _row(node: Node) -> Indexed | None:
     """Return a few short runs as such, whether they are at equal steps or not."""
-    if isinstance(node, Repeat) and isinstance(node.child, Run) and node.count <= ROW_RUNS:
+    if isinstance(node, Vector) and isinstance(node.child, Contiguous) and node.count <= ROW_RUNS:
         steps = np.arange(node.count) * node.stride
-        node = Runs(steps, np.full(node.count, node.child.size))
-    if isinstance(node, Runs) and len(node.lengths) <= ROW_RUNS:
+        node = Indexed(steps, np.full(node.count, node.child.size))
+    if isinstance(node, Indexed) and len(node.lengths) <= ROW_RUNS:
         return node if node.lengths.max() <= SHORT_NBYTES else None
     return None
 
@@ -258,7 +246,7 @@ def _groups(parts: tuple[Placed, ...]) -> Iterator[tuple[Placed, ...]]:
         yield from (listed[at : at + most] for at in range(0, len(listed), most))
 
 
-def fuses(node: Sequence) -> bool:
+def fuses(node: Struct) -> bool:
     """Return whether all parts are vectors of one count and stride."""
     first = _steps(node.parts[0])
     return first is not None and all(_steps(part) == first for part in node.parts)
@@ -267,4 +255,4 @@ def fuses(node: Sequence) -> bool:
 def _steps(part: Placed) -> tuple[int, int] | None:
     """Return count and stride of a vector."""
     node = part.node
-    return (node.count, node.stride) if isinstance(node, Repeat) else None
+    return (node.count, node.stride) if isinstance(node, Vector) else None

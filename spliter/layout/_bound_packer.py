@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from spliter._errors import InvalidArgumentError
 from spliter.layout._kernels import KERNELS
-from spliter.layout._llvm_engine import Step
+from spliter.layout._llvm_engine import Move
 from spliter.layout._memory import Buffer, Bytes, address_of
 from spliter.layout._numpy_engine import NumpyEngine
 
@@ -35,13 +35,13 @@ class BoundPacker:
 
     @classmethod
     def of(
-        cls, array: Buffer, packed: Buffer, memory: Bytes, part: Bytes, steps: tuple[Step, ...]
+        cls, array: Buffer, packed: Buffer, memory: Bytes, part: Bytes, moves: tuple[Move, ...]
     ) -> BoundPacker:
-        """Return the bound packer of steps between the bytes of the two buffers."""
+        """Return the bound packer of moves between the bytes of the two buffers."""
         # The copies use addresses: memory, machine code and its arguments have to stay.
-        kept: list[object] = [memory, part, steps]
+        kept: list[object] = [memory, part, moves]
         packs, unpacks = (
-            tuple(_copies(steps, memory, part, unpacks, kept)) for unpacks in (False, True)
+            tuple(_copies(moves, memory, part, unpacks, kept)) for unpacks in (False, True)
         )
         return cls(array, packed, packs, unpacks, tuple(kept))
 
@@ -69,12 +69,12 @@ class BoundPacker:
 
 
 def _copies(
-    steps: Iterable[Step], memory: Bytes, packed: Bytes, unpacks: bool, kept: list[Any]
+    moves: Iterable[Move], memory: Bytes, packed: Bytes, unpacks: bool, kept: list[Any]
 ) -> Iterator[Callable[[], object]]:
     """Yield the calls that copy all bytes."""
     there, here = address_of(memory), address_of(packed)
-    for step in steps:
-        piece, call = step.piece, step.call
+    for move in moves:
+        piece, call = move.piece, move.call
         if call is None:
             yield partial(NumpyEngine(memory, 0, packed, unpacks).copy, piece)
         else:
