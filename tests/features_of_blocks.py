@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -56,8 +56,8 @@ from tests.different_blocks import (
 )
 
 PAGE = ROOT / "docs" / "guarantees.md"
-FIRST_CELL = "| feature |"
-"""Where the table begins, which is the last part of the page."""
+HEAD = "| features | refused | does not exist there |\n"
+"""The head of the table, which is the last part of the page."""
 
 SOME_ROWS = [-1, 0, 13, 8, 8, 2]
 CENTRES = np.array([[1.2, 4.4], [5.3, 2.5]])
@@ -371,17 +371,39 @@ FEATURES: Mapping[str, Feature] = {
 }
 
 
-def row_of(feature: str, cells: Iterable[str]) -> str:
-    return f"| {' | '.join((feature, *cells))} |\n"
+def outcomes_of(feature: str, deliver: Deliver) -> tuple[str, ...]:
+    """Return what comes of a feature for each of the differences."""
+    return tuple(outcome(FEATURES[feature], name, deliver) for name in DIFFERENCES)
 
 
-def outcomes_of(feature: str, deliver: Deliver) -> str:
-    """Return the row of a feature in the table."""
-    return row_of(feature, (outcome(FEATURES[feature], name, deliver) for name in DIFFERENCES))
+def outcomes_on_page() -> dict[str, tuple[str, ...]]:
+    """Return the same of each feature, as the table has it."""
+    text = PAGE.read_text(encoding="utf-8")
+    found = {}
+    for line in text[text.index(HEAD) :].splitlines()[2:]:
+        features, refused, absent = (cell.strip() for cell in line.split("|")[1:-1])
+        said = dict.fromkeys(refused.split(", "), "refused")
+        said |= dict.fromkeys(absent.split(", "), "-")
+        assert said.keys() <= {*DIFFERENCES, ""}
+        for feature in features.split("; "):
+            assert feature not in found
+            found[feature] = tuple(said.get(name, "right") for name in DIFFERENCES)
+    return found
+
+
+def rows() -> Iterator[str]:
+    """Yield the rows of the table: one for all features that refuse the same differences."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for feature in FEATURES:
+        alike.setdefault(outcomes_of(feature, in_process), []).append(feature)
+    for outcomes, features in alike.items():
+        names: dict[str, list[str]] = {"right": [], "refused": [], "-": []}
+        for name, found in zip(DIFFERENCES, outcomes, strict=True):
+            names[found].append(name)  # a KeyError for a wrong result
+        cells = ["; ".join(features), ", ".join(names["refused"]), ", ".join(names["-"])]
+        yield f"| {' | '.join(cells)} |\n"
 
 
 if __name__ == "__main__":
-    head = row_of("feature", DIFFERENCES) + row_of("---", ["---"] * len(DIFFERENCES))
-    table = head + "".join(outcomes_of(feature, in_process) for feature in FEATURES)
-    before, _, _ = PAGE.read_text(encoding="utf-8").partition(FIRST_CELL)
-    PAGE.write_text(before + table, encoding="utf-8")
+    before, _, _ = PAGE.read_text(encoding="utf-8").partition(HEAD)
+    PAGE.write_text(before + HEAD + "| --- | --- | --- |\n" + "".join(rows()), encoding="utf-8")
