@@ -41,6 +41,16 @@ def test_first_programs_print_what_the_page_says(tmp_path: Path, run_python: Run
         assert done.stdout.startswith("<Split: ") == bool(lines)
 
 
+@pytest.mark.backend("dask")
+def test_program_of_dask_is_run(tmp_path: Path, run_python: RunPython) -> None:
+    page = (ROOT / "docs" / "dask-programs.md").read_text(encoding="utf-8")
+    ((name, text),) = FILE.findall(page)
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    done = run_python(str(tmp_path / name))
+    assert done.returncode == 0, done.stderr
+    assert "tasks" in done.stdout
+
+
 def test_a_backend_from_outside_is_installed_found_and_passes_the_suite(tmp_path: Path) -> None:
     if not _builds_wheels():
         pytest.skip("needs setuptools 77 to build without a download; pip install '.[test]'")

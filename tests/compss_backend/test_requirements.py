@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -97,3 +100,18 @@ def test_page_shows_the_option_and_files_that_the_command_writes(tmp_path: Path)
     shown = [ET.fromstring(text) for text in re.findall(r"```xml\n(.*?)```", page, re.DOTALL)]
     written = write_nodes(tmp_path, Path("/opt/COMPSs"), [20_000, 20_010], 1)
     assert list(map(shape, shown)) == [shape(ET.parse(file).getroot()) for file in written]
+
+
+def test_program_of_the_page_runs_without_a_runtime(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "compss.md").read_text(encoding="utf-8")
+    ((name, program),) = re.findall(r"<!-- file: (\S+) -->\n```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / name).write_text(program, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / name)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "3200000\n", done.stderr

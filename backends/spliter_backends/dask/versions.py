@@ -13,7 +13,7 @@ VERSION: Final = spliter.__version__
 MAX_NAMED: Final = 5
 """Maximum number of processes named in a message."""
 
-PAGE: Final = "docs/dask.md"
+PAGE: Final = "docs/clusters.md"
 
 
 def wrong_versions(found: Mapping[str, str | None]) -> str:
@@ -45,5 +45,5 @@ def wrong_versions(found: Mapping[str, str | None]) -> str:
         f"{'; '.join(wrong[:MAX_NAMED] + more)}, this program has {spliter.__version__}: install "
         f"the same version there (pip install 'pyspliter[dask]=={spliter.__version__}') in the "
         f"environment or image of each process; see {PAGE}, "
-        "'What the scheduler and the workers need'"
+        "'What has to be installed where'"
     )
