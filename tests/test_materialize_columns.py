@@ -17,7 +17,9 @@ from hypothesis import given
 
 from spliter import BlockGrid, InvalidArgumentError, split
 from spliter._machine.cache import USUAL_NBYTES, cache_nbytes
+from spliter._machine.llvm import is_installed
 from spliter._reading.column_copy import copy_columns
+from spliter._reading.columns import MIN_PACKED_ROWS, _field_packer
 from spliter.backend import take_rows
 from tests.fake_engine import fake_split
 from tests.test_take import ARROW, FRAME, LENGTHS, MASKED, RECORDS, ROWS, TABLE, cut, same
@@ -74,6 +76,46 @@ def test_fields(whole: Any, columns: list[str] | None) -> None:
         assert column.flags.c_contiguous
         same(column, whole[name])
         same(found[name], whole[name])
+
+
+FIELDS = [("t", ">f8"), ("n", "u1"), ("v", "i2", (2, 3)), ("s", "S5"), ("x", "f4")]
+MANY = np.zeros(MIN_PACKED_ROWS, np.dtype(FIELDS, align=True))
+for name in ("t", "n", "v", "x"):
+    MANY[name] = np.random.default_rng(0).integers(0, 99, MANY[name].shape)
+MANY["s"] = [b"%d" % row for row in range(len(MANY))]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [MANY, MANY[::-1], np.repeat(MANY, 3)[::3], np.ma.masked_array(MANY, MANY["n"] > 50)],
+    ids=["contiguous", "reversed", "strided", "masked"],
+)
+def test_fields_of_many_rows_are_packed(rows: Any, tmp_path: Path) -> None:
+    columns = ["x", "v", "n", "t"]
+    expected = rows[columns]
+    blocks = [rows, rows[:10], rows[:0]]
+    if not isinstance(rows, np.ma.MaskedArray):
+        blocks.append(np.memmap(tmp_path / "rows", rows.dtype, "w+", shape=len(rows)))
+        blocks[-1][:] = rows
+    before = _field_packer.cache_info()
+    found = materialized(blocks, columns=columns)
+    after = _field_packer.cache_info()
+    assert after.hits + after.misses - before.hits - before.misses == (2 if is_installed() else 0)
+    assert found.dtype.itemsize == 4 + 12 + 1 + 8
+    for name in columns:
+        same(found[: len(rows)][name], expected[name])
+        same(found[len(rows) + 10 :][name], expected[name][: len(found) - len(rows) - 10])
+    chosen = np.arange(len(rows))[::-1]
+    picked = split([rows], partitions_per_location=1).take(chosen, columns=columns)
+    for name in columns:
+        same(picked[name], rows[name][chosen])
+
+
+def test_objects_among_fields_are_copied() -> None:
+    rows = np.zeros(MIN_PACKED_ROWS, [("a", "i4"), ("o", "O"), ("b", "f8")])
+    rows["o"] = "text"
+    for columns in (["o", "a"], ["b"]):
+        same(materialized([rows], columns=columns)[columns[0]], rows[columns[0]])
 
 
 def test_tables_without_rows_may_have_no_columns() -> None:

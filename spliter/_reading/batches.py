@@ -231,13 +231,8 @@ class _Buffer:
     def __init__(self, first: Any, rows: int, columns: list[Hashable] | None) -> None:
         self.kind = _kind(first)
         self.columns = columns
-        self.target = Target.of(
-            first.dtype,
-            (rows, *first.shape[1:]),
-            chosen_columns(first, columns, as_columns=False),
-            as_columns=False,
-            allocate=np.empty,
-        )
+        chosen = chosen_columns(first, columns, as_columns=False)
+        self.target = Target(first.dtype, first.shape[1:], rows, chosen)
 
     def joined(self, blocks: Sequence[Any], filled: int) -> Any:
         """Copy blocks into the buffer; a `TypeError` or `ValueError` if their kinds differ."""

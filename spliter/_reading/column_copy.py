@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,15 @@ import numpy.typing as npt
 from spliter._errors import InvalidArgumentError
 from spliter._machine.cache import cache_nbytes
 from spliter._reading.column_names import match_columns
-from spliter._reading.columns import column_numbers, field_names, label_numbers, packed, select
+from spliter._reading.columns import (
+    column_numbers,
+    field_names,
+    label_numbers,
+    pack_fields,
+    packed,
+    packing_pays,
+    select,
+)
 from spliter._reading.concatenate import concatenate
 from spliter._reading.kinds import is_sparse
 from spliter._reading.rows import count_rows
@@ -33,13 +40,12 @@ Array = npt.NDArray[Any]
 def copy_columns(
     blocks: Iterable[Any], rows: int | None, columns: list[Hashable] | None, as_columns: bool
 ) -> Any:
-    """Return columns of blocks, concatenated along axis 0.
+    """Return columns of at least one block, concatenated along axis 0.
 
     Parameters
     ----------
     blocks : iterable of block, or of tuple of block
-        At least one. Of tuples, the columns are those of the first block; the others are
-        concatenated whole.
+        Of tuples, the columns are those of the first block; the others are concatenated whole.
     rows : int or None
         Rows of all blocks; ``None`` counts them, which takes all blocks at once.
     columns : list or None
@@ -65,30 +71,16 @@ def copy_columns(
     iterator = iter(blocks)
     first = next(iterator)
     aligned = isinstance(first, tuple)
-    members = first if aligned else (first,)
-    results = [
-        _result_for(member, rows, columns if not number else None, as_columns and not number)
-        for number, member in enumerate(members)
-    ]
+    results: list[_Arrays | _Others] = []
+    for number, member in enumerate(first if aligned else (first,)):
+        own = (columns, as_columns) if not number else (None, False)
+        is_array = isinstance(member, np.ndarray)
+        results.append(_Arrays(member, rows, *own) if is_array else _Others(*own))
     for block in itertools.chain((first,), iterator):
         for result, member in zip(results, block if aligned else (block,), strict=True):
             result.add(member)
     finished = tuple(result.finish() for result in results)
     return finished if aligned else finished[0]
-
-
-class _Result(Protocol):
-    """Result of concatenating blocks of one kind."""
-
-    def add(self, block: Any) -> None: ...
-
-    def finish(self) -> Any: ...
-
-
-def _result_for(first: Any, rows: int, columns: list[Hashable] | None, as_columns: bool) -> _Result:
-    if isinstance(first, np.ndarray):
-        return _Arrays(first, rows, columns, as_columns)
-    return _Others(columns, as_columns)
 
 
 class _Others:
@@ -102,7 +94,7 @@ class _Others:
     def add(self, block: Any) -> None:
         if isinstance(block, np.ndarray):
             raise InvalidArgumentError(
-                f"blocks differ: a {type(self.blocks[0]).__name__} and a {type(block).__name__}; "
+                f"blocks differ: {_described(self.blocks[0])} and a {type(block).__name__}; "
                 "convert them to one kind, for instance with map_blocks"
             )
         self.blocks.append(block)
@@ -119,25 +111,21 @@ class _Others:
         return concatenate([select(block, self.columns) for block in self.blocks])
 
     def _frame(self, first: Any) -> Any:
-        labels = first.columns
-        numbers = (
-            list(range(len(labels)))
-            if self.columns is None
-            else label_numbers(labels, self.columns)
-        )
+        labels, every = first.columns, range(first.shape[1])
+        numbers = list(every) if self.columns is None else label_numbers(labels, self.columns)
         self.blocks = match_columns(self.blocks)
         arrays = {number: self._column(number) for number in numbers}
-        if self.as_columns:
-            names = labels[numbers]
-            if not names.is_unique:
-                raise InvalidArgumentError(
-                    f"several columns have the same label in {list(names)}; rename them"
-                )
-            return dict(zip(names, arrays.values(), strict=True))
-        index = concatenate([block.index for block in self.blocks])
-        made = type(first)(arrays, index=index, copy=False)
-        made.columns = labels[numbers]
-        return made
+        names = labels[numbers]
+        if not self.as_columns:
+            index = concatenate([block.index for block in self.blocks])
+            made = type(first)(arrays, index=index, copy=False)
+            made.columns = names
+            return made
+        if not names.is_unique:
+            raise InvalidArgumentError(
+                f"several columns have the same label in {list(names)}; rename them"
+            )
+        return dict(zip(names, arrays.values(), strict=True))
 
     def _column(self, number: int) -> Any:
         """Return one column: a NumPy array, or one of the library's own if its dtype is."""
@@ -158,37 +146,30 @@ class _Arrays:
         self.kind = first.dtype, first.shape[1:]
         self.rows = rows
         self.filled = 0
-        self.chosen = chosen_columns(first, columns, as_columns)
-        self.as_columns = as_columns
-        self.data = self._target(first.dtype, np.empty)
+        self.shape = first.shape[1:], rows, chosen_columns(first, columns, as_columns), as_columns
+        self.data = Target(first.dtype, *self.shape)
         self.mask: Target | None = None
         self.fill_values: dict[str, Any] = {}
-
-    def _target(self, dtype: np.dtype[Any], allocate: Callable[..., Array]) -> Target:
-        shape = self.rows, *self.kind[1]
-        return Target.of(dtype, shape, self.chosen, self.as_columns, allocate)
 
     def add(self, block: Any) -> None:
         if not isinstance(block, np.ndarray) or (block.dtype, block.shape[1:]) != self.kind:
             raise InvalidArgumentError(
-                f"blocks differ: rows of {_row(*self.kind)} and {_row_of(block)}; convert them "
+                f"blocks differ: rows of {_row(*self.kind)} and {_described(block)}; convert them "
                 "to one dtype and width, for instance with map_blocks"
             )
         start, self.filled = self.filled, self.filled + len(block)
         if self.filled > self.rows:
             raise self._wrong_rows("more than")
-        if type(block) is np.ndarray:
-            self.data.copy(block, start)
-            return
-        self.data.copy(np.asarray(block), start)
+        self.data.copy(block if type(block) is np.ndarray else np.asarray(block), start)
         if isinstance(block, np.ma.MaskedArray):
             self._add_mask(block, start)
 
     def _add_mask(self, block: Any, start: int) -> None:
-        if self.kind[0].names is None:
+        if block.dtype.names is None:
             self.fill_values[repr(block.fill_value)] = block.fill_value
         if self.mask is None:
-            self.mask = self._target(np.ma.make_mask_descr(self.kind[0]), np.zeros)
+            mask = np.ma.make_mask_descr(block.dtype)
+            self.mask = Target(mask, *self.shape, allocate=np.zeros)
         if block.mask is not np.ma.nomask:
             self.mask.copy(block.mask, start)
 
@@ -207,20 +188,19 @@ class _Arrays:
         mask = self.mask.result
         if isinstance(data, dict):
             return {name: np.ma.MaskedArray(data[name], mask[name]) for name in data}
-        fill_values = list(self.fill_values.values())
-        fill_value = fill_values[0] if len(fill_values) == 1 else None
+        fill_value = self.fill_values.popitem()[1] if len(self.fill_values) == 1 else None
         return np.ma.MaskedArray(data, mask, fill_value=fill_value)
 
 
-def _row(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
-    return f"{shape} {dtype}"
-
-
-def _row_of(block: Any) -> str:
+def _described(block: Any) -> str:
     """Describe the rows of a block for an error."""
     if isinstance(block, np.ndarray):
         return _row(block.dtype, block.shape[1:])
     return f"a {type(block).__name__}"
+
+
+def _row(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+    return f"{shape} {dtype}"
 
 
 def chosen_columns(
@@ -235,61 +215,53 @@ def chosen_columns(
     return column_numbers(first, list(every) if columns is None else columns)
 
 
-@dataclass(frozen=True, eq=False)
 class Target:
-    """The result, and where each run of rows of a block goes in it.
+    """Columns of so many rows, as `result`, and how runs of rows of a block are copied to it."""
 
-    Parameters
-    ----------
-    result : ndarray or dict of str to ndarray
-        All rows.
-    places : list of (ndarray, key)
-        Parts of the result, and what a run of rows is indexed with for each.
-    take : ndarray of intp, or None
-        Columns that contiguous blocks copy to the result in one call.
-    row_nbytes : int
-        Bytes of a row of a block.
-    """
-
-    result: Any
-    places: list[tuple[Array, Any]]
-    take: npt.NDArray[np.intp] | None
-    row_nbytes: int
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         dtype: np.dtype[Any],
-        shape: tuple[int, ...],
-        chosen: Sequence[Any] | None,
-        as_columns: bool,
-        allocate: Callable[..., Array],
-    ) -> Target:
-        """Allocate the result for all rows; `shape` is that of whole rows."""
-        row_nbytes = dtype.itemsize * math.prod(shape[1:])
+        row_shape: tuple[int, ...],
+        rows: int,
+        chosen: list[str] | list[int] | None,
+        as_columns: bool = False,
+        allocate: Callable[..., Array] = np.empty,
+    ) -> None:
+        self.result: Any
+        self._row_nbytes = dtype.itemsize * math.prod(row_shape)
+        self._take: npt.NDArray[np.intp] | None = None
+        self._packs = False
+        # Parts of the result, and what a run of rows is indexed with for each.
+        self._places: list[tuple[Array, Any]]
         if chosen is None:
-            out = allocate(shape, dtype)
-            return cls(out, [(out, ...)], None, row_nbytes)
-        if dtype.names is not None:
-            result: Any = (
+            self.result = allocate((rows, *row_shape), dtype)
+            self._places = [(self.result, ...)]
+        elif dtype.names is not None:
+            shape = rows, *row_shape
+            self._packs = not as_columns
+            self.result = (
                 {name: allocate((*shape, *dtype[name].shape), dtype[name].base) for name in chosen}
                 if as_columns
                 else allocate(shape, packed(dtype, list(chosen)))
             )
-            return cls(result, [(result[name], name) for name in chosen], None, row_nbytes)
-        order = "F" if as_columns else "C"
-        out = allocate((shape[0], len(chosen), *shape[2:]), dtype, order)
-        places = [(out[:, to], (slice(None), at)) for to, at in enumerate(chosen)]
-        return cls(out, places, None if as_columns else np.array(chosen, np.intp), row_nbytes)
+            self._places = [(self.result[name], name) for name in chosen]
+        else:
+            shape = rows, len(chosen), *row_shape[1:]
+            self.result = allocate(shape, dtype, "F" if as_columns else "C")
+            self._take = None if as_columns else np.array(chosen, np.intp)
+            self._places = [(self.result[:, to], (slice(None), at)) for to, at in enumerate(chosen)]
 
     def copy(self, block: Array, at: int) -> None:
         """Copy the rows of a block to the rows of the result from `at` on."""
-        if self.take is not None and block.flags.c_contiguous and block.flags.aligned:
-            block.take(self.take, 1, self.result[at : at + len(block)], "clip")
+        if self._take is not None and block.flags.c_contiguous and block.flags.aligned:
+            block.take(self._take, 1, self.result[at : at + len(block)], "clip")
             return
-        most = len(block) if len(self.places) == 1 else cache_nbytes() // 2 // self.row_nbytes
-        step = max(most, 1)
+        if self._packs and packing_pays(block):
+            pack_fields(block, self.result[at : at + len(block)])
+            return
+        many = cache_nbytes() // 2 // self._row_nbytes if len(self._places) > 1 else len(block)
+        step = max(many, 1)
         for start in range(0, len(block), step):
             run = block[start : start + step]
-            for place, key in self.places:
+            for place, key in self._places:
                 place[at + start : at + start + len(run)] = run[key]

@@ -6,13 +6,16 @@ is an error that names it.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from spliter._errors import InvalidArgumentError
+from spliter._machine.llvm import is_installed
 from spliter._reading.column_names import column_names
 from spliter._reading.kinds import is_sparse, is_table
 
@@ -21,12 +24,7 @@ Columns: TypeAlias = Sequence[Hashable]
 
 
 def check_columns(columns: Iterable[Hashable] | None) -> list[Hashable] | None:
-    """Return columns as a list; ``None`` for all columns.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If they are not a list, or one is repeated.
+    """Return columns as a list, ``None`` for all; refuse repeated ones.
 
     Examples
     --------
@@ -59,17 +57,8 @@ def check_columns(columns: Iterable[Hashable] | None) -> list[Hashable] | None:
 def select(block: Any, columns: list[Hashable] | None) -> Any:
     """Return columns of a block, in the given order; of the first block of a tuple.
 
-    Parameters
-    ----------
-    block : ndarray, sparse matrix, table or DataFrame, or tuple whose first element is one
-        Structured arrays have fields, other arrays at least two axes.
-    columns : list or None
-        Result of :func:`check_columns`; ``None`` returns the block itself.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the block has no columns, or not one of these.
+    Of structured arrays these are fields. ``None`` returns the block itself; unknown columns are
+    refused.
 
     Examples
     --------
@@ -83,10 +72,7 @@ def select(block: Any, columns: list[Hashable] | None) -> Any:
     if isinstance(block, tuple):
         return (select(block[0], columns), *block[1:])
     if is_structured(block):
-        dtype = packed(block.dtype, columns)
-        return (
-            block[list(dtype.names or ())].astype(dtype) if columns else np.empty(len(block), dtype)
-        )
+        return _select_fields(block, packed(block.dtype, columns))
     if hasattr(block, "iloc") and block.ndim == 2:
         return block.iloc[:, label_numbers(block.columns, columns)]
     if is_table(block):
@@ -99,6 +85,15 @@ def select(block: Any, columns: list[Hashable] | None) -> Any:
     return (
         block.tocsr()[:, numbers].asformat(block.format) if is_sparse(block) else block[:, numbers]
     )
+
+
+def _select_fields(block: Any, dtype: np.dtype[Any]) -> Any:
+    if dtype.names and not (type(block) is np.ndarray and packing_pays(block)):
+        return block[list(dtype.names)].astype(dtype)
+    out = np.empty(block.shape, dtype)
+    if dtype.names:
+        pack_fields(block, out)
+    return out
 
 
 def has_column_names(block: Any) -> bool:
@@ -122,6 +117,38 @@ def field_names(dtype: np.dtype[Any], columns: list[Hashable]) -> list[str]:
 def packed(dtype: np.dtype[Any], columns: list[Hashable]) -> np.dtype[Any]:
     """Return the dtype of some fields, without gaps."""
     return np.dtype([(name, dtype[name]) for name in field_names(dtype, columns)])
+
+
+MIN_PACKED_ROWS: Final = 2**13
+"""Compiled code reads each row once for all its fields. It takes 0.3 to 0.9 times as long as NumPy,
+field by field, for 20,000 rows, 0.4 to 1.1 times for 5,000; compiling takes a process 2 to 8 ms."""
+
+
+def packing_pays(rows: npt.NDArray[Any]) -> bool:
+    """Return whether :func:`pack_fields` is faster than NumPy for structured rows."""
+    return (
+        len(rows) >= MIN_PACKED_ROWS
+        and rows.ndim == 1
+        and not rows.dtype.hasobject
+        and is_installed()
+    )
+
+
+def pack_fields(rows: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+    """Copy the fields that `out` has from structured rows to it, with compiled code."""
+    packer = _field_packer(rows.dtype, out.dtype.names, rows.strides[0])
+    packer.pack(rows, out, count=len(rows))
+
+
+@functools.lru_cache(maxsize=16)
+def _field_packer(dtype: np.dtype[Any], names: tuple[str, ...], stride: int) -> Any:
+    """Return what packs some fields of rows that are `stride` bytes apart."""
+    from spliter import layout as lo
+
+    fields = [dtype.fields[name] for name in names] if dtype.fields else []
+    types = [lo.contiguous(field[0].itemsize, "u1") for field in fields]
+    row = lo.struct([1] * len(fields), [field[1] for field in fields], types)
+    return lo.resized(row, 0, stride).commit("llvm")
 
 
 def label_numbers(labels: Any, columns: list[Hashable]) -> list[int]:
@@ -148,16 +175,12 @@ def column_numbers(block: Any, columns: list[Hashable]) -> list[int]:
             "leave columns out"
         )
     width = shape[1]
-    known = range(-width, width)
-    _refuse(
-        [
-            one
-            for one in columns
-            if not (type(one) is int or isinstance(one, np.integer)) or one not in known
-        ],
-        range(width),
-        "columns",
-    )
+
+    def is_known(column: Any) -> bool:
+        is_whole = type(column) is int or isinstance(column, np.integer)
+        return is_whole and -width <= column < width
+
+    _refuse([one for one in columns if not is_known(one)], range(width), "columns")
     numbers = [operator.index(column) % width for column in columns]  # type: ignore[arg-type]
     if len(set(numbers)) < len(numbers):
         raise InvalidArgumentError(
