@@ -225,6 +225,13 @@ def wait_until_made(file: Path) -> None:
         time.sleep(0.01)
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

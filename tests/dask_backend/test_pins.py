@@ -6,7 +6,6 @@ import logging
 import operator
 import socket
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from distributed.core import Status
 
 from spliter import BlockTimeoutError, Partition, gather, reduce, split
 from spliter_backends.dask.scheduler import pins as dask_pins
+from tests.conftest import wait_until
 from tests.dask_backend import programs
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import expected, kill, spread, total
@@ -47,13 +47,6 @@ def set_status(client: Client, address: str, status: Status) -> None:
 
     client.run(change, workers=[address])
     wait_until(lambda: client.run_on_scheduler(is_known))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def sent_by(client: Client, address: str) -> int:

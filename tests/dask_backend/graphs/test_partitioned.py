@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import operator
+import os
+import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ from distributed import Client, SchedulerPlugin, wait
 from packaging.version import Version
 
 from spliter import partitioned
-from tests.conftest import wait_until_made
+from tests.conftest import wait_until, wait_until_made
 from tests.dask_backend import programs
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.placing import shuffled_array
@@ -290,6 +293,11 @@ def test_annotations_of_all_tasks_forward_the_graph(client: Client) -> None:
         assert same(array().sum().compute(scheduler=partitioned(client)), array().sum().compute())
 
 
+def sleep_until_gone(block: Any, go: str) -> Any:
+    wait_until_made(Path(go))
+    return block
+
+
 def die_once(block: Any, file: str) -> Any:
     if block[0, 0] > 0 and not Path(file).exists():
         Path(file).touch()
@@ -315,3 +323,24 @@ def test_persisted_blocks_of_a_dead_worker_are_made_again(start_cluster: StartCl
     result = (x - x.mean(axis=0)).sum(axis=0).compute(scheduler=partitioned(client))
     y = array()
     assert same(result, (y - y.mean(axis=0)).sum(axis=0).compute(scheduler="sync"))
+
+
+def test_blocks_are_made_again_if_all_workers_are_replaced(
+    start_cluster: StartCluster, add_worker: Callable[..., None], tmp_path: Path
+) -> None:
+    client = start_cluster(restarts=False)
+    with dask.annotate(workers=workers_of(client), allow_other_workers=True):
+        x = array().persist()
+    wait(x)
+    sleeping = x.map_blocks(sleep_until_gone, str(tmp_path / "go"), dtype=float).sum(axis=0)
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(sleeping.compute, scheduler=partitioned(client))
+        try:
+            wait_until(lambda: any(client.processing().values()))
+            for pid in programs.pids(client).values():
+                os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not workers_of(client))
+        finally:
+            (tmp_path / "go").touch()
+        add_worker(client)
+        assert same(result.result(timeout=60), array().sum(axis=0).compute(scheduler="sync"))

@@ -22,6 +22,7 @@ from spliter import (
     UnsupportedCollectionError,
 )
 from spliter_backends.dask.client.scheduler_calls import call_client
+from spliter_backends.dask.executor import executor_for_client
 from spliter_backends.dask.graphs.coarse import build
 from spliter_backends.dask.graphs.explain import Explanation, explain_plan
 from spliter_backends.dask.graphs.planner import Plan, plan_clusters
@@ -241,7 +242,7 @@ class Partitioned:
 
 def _workers(client: Client, partitions: int | None) -> dict[str, int]:
     """Return the number of partitions at each worker."""
-    threads = client.nthreads()
+    threads = executor_for_client(client).available_workers()
     return {worker: partitions or number for worker, number in sorted(threads.items())}
 
 
