@@ -6,7 +6,6 @@ the index of the invalid block.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +15,14 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-from spliter import InvalidArgumentError, Partition, Split, gather, task
-from spliter_apps._differences import Names, check_same_columns, column_names, refuse_masked
+from spliter import InvalidArgumentError, Partition
+from spliter_apps._differences import (
+    Names,
+    check_same_columns,
+    check_same_number,
+    column_names,
+    refuse_masked,
+)
 
 FLOATS = (np.float64, np.float32)
 """Dtypes of points that are kept; all others are converted to float64."""
@@ -27,18 +32,11 @@ FLOATS = (np.float64, np.float32)
 class Schema:
     """Properties shared by the blocks of a collection of points.
 
-    Parameters
-    ----------
-    n_items : int
-        Total number of rows.
-    n_features : int
-        Number of columns.
-    columns : tuple or None
-        Names of the columns; ``None`` if they have none.
-    dtype : dtype
-        float32 if all blocks are, else float64.
-    is_sparse : bool
-        Whether at least one block is sparse.
+    n_items: Total number of rows.
+    n_features: Number of columns.
+    columns: Names of the columns; ``None`` if they have none.
+    dtype: float32 if all blocks are, else float64.
+    is_sparse: Whether at least one block is sparse.
     """
 
     n_items: int
@@ -48,19 +46,10 @@ class Schema:
     is_sparse: bool = False
 
     def merged(self, other: Schema) -> Schema:
-        """Return the common schema of these blocks and others.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If their columns differ.
-        """
-        check_same_columns(self.columns, other.columns, "all blocks of points")
-        if self.n_features != other.n_features:
-            raise InvalidArgumentError(
-                f"all blocks of points must have the same number of columns, got {self.n_features} "
-                f"and {other.n_features}"
-            )
+        """Return the common schema of these blocks and others."""
+        what = "all blocks of points"
+        check_same_columns(self.columns, other.columns, what)
+        check_same_number(self.n_features, other.n_features, what)
         return Schema(
             self.n_items + other.n_items,
             self.n_features,
@@ -71,26 +60,9 @@ class Schema:
 
 
 def check_points(block: Any, what: str, *, accept_sparse: bool = False) -> Any:
-    """Return a block as an array of finite floating point numbers.
+    """Return a block as an array of finite floats; the block itself if it is one already.
 
-    Parameters
-    ----------
-    block : ndarray, DataFrame or sparse matrix of shape (n, n_features)
-    what : str
-        Name of the block in errors.
-    accept_sparse : bool
-        Whether sparse matrices are accepted.
-
-    Returns
-    -------
-    ndarray or CSR matrix
-        float32 or float64; the block itself if it is such an array already.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not two-dimensional, not numeric (as dates), has masked elements, or NaN or
-        infinity.
+    `what` names the block in errors. float32 is kept, any other dtype becomes float64.
 
     Examples
     --------
@@ -143,19 +115,7 @@ def _quick_sum(block: npt.NDArray[Any]) -> Any:
 
 
 def points_of(block: Any, dtype: npt.DTypeLike) -> Any:
-    """Convert a validated block to an array of the given dtype.
-
-    Parameters
-    ----------
-    block : ndarray, DataFrame or sparse matrix of shape (n, n_features)
-    dtype : dtype
-        float32 or float64.
-
-    Returns
-    -------
-    ndarray or CSR matrix
-        The block itself if it has that dtype already.
-    """
+    """Convert a validated block to an array of the given dtype; the block itself if it has that."""
     if type(block) is np.ndarray and block.dtype == dtype:
         return block  # fast path: most blocks, and there may be very many
     if hasattr(block, "tocsr"):
@@ -177,53 +137,20 @@ def dense(points: Any) -> Any:
     return points.toarray() if hasattr(points, "toarray") else points
 
 
-def inspect(partition: Partition, *, accept_sparse: bool = False) -> Schema:
-    """Check the blocks of a partition, at its location, and return their schema.
-
-    Parameters
-    ----------
-    partition : Partition
-        Blocks of points, or tuples whose first element is points.
-    accept_sparse : bool
-        Whether sparse matrices are accepted.
-
-    Returns
-    -------
-    Schema
-        Common schema of this partition's blocks.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a block cannot be used; names the first one.
-    """
+def inspect(partition: Partition) -> Schema:
+    """Check the blocks of a partition, at its location, and return their common schema."""
     found: Schema | None = None
     for index, block in partition.items():
-        schema = block_schema(index, block, accept_sparse=accept_sparse)
+        schema = block_schema(index, block)
         found = schema if found is None else found.merged(schema)
     assert found is not None, "a partition has at least one block"
     return found
 
 
-def block_schema(index: tuple[int, ...], block: Any, *, accept_sparse: bool) -> Schema:
-    """Check one block and return its schema.
-
-    Parameters
-    ----------
-    index : tuple of int
-        Block index, for errors.
-    block : ndarray, DataFrame or sparse matrix, or tuple
-        Points, or a tuple whose first element is points.
-    accept_sparse : bool
-        Whether sparse matrices are accepted.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the block cannot be used.
-    """
+def block_schema(index: tuple[int, ...], block: Any) -> Schema:
+    """Check one block, or the points of a tuple, and return its schema."""
     points = block[0] if isinstance(block, tuple) else block
-    checked = check_points(points, f"block {index}", accept_sparse=accept_sparse)
+    checked = check_points(points, f"block {index}", accept_sparse=True)
     return Schema(
         checked.shape[0],
         checked.shape[1],
@@ -233,46 +160,8 @@ def block_schema(index: tuple[int, ...], block: Any, *, accept_sparse: bool) -> 
     )
 
 
-inspect_task = task(inspect)
-
-
-def describe(parts: Split, *, accept_sparse: bool = False) -> Schema:
-    """Check all blocks of a Split of points, in one pass, and return their schema.
-
-    Parameters
-    ----------
-    parts : Split
-        Yields points, or tuples whose first element is points.
-    accept_sparse : bool
-        Whether sparse matrices are accepted.
-
-    Returns
-    -------
-    Schema
-        Schema of the whole collection.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a block cannot be used or two blocks differ; says which or how.
-    """
-    schemas: list[Schema] = gather(
-        [inspect_task(part, accept_sparse=accept_sparse) for part in parts]
-    )
-
-    return functools.reduce(Schema.merged, schemas)
-
-
 def keep_schema(estimator: Any, schema: Schema) -> None:
-    """Keep the number and the names of the columns that an estimator was fitted on, in blocks.
-
-    Parameters
-    ----------
-    estimator : estimator
-        The estimator being fitted.
-    schema : Schema
-        Schema of its training points.
-    """
+    """Keep the number and the names of the columns that an estimator was fitted on, in blocks."""
     estimator.n_features_in_ = schema.n_features
     estimator._columns = schema.columns
     if schema.columns and all(isinstance(name, str) for name in schema.columns):

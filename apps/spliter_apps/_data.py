@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -29,18 +28,9 @@ BLOCK_ROWS = 65_536
 def is_blocked(X: Any) -> bool:
     """Return whether input is a collection of blocks, as opposed to one array in memory.
 
-    Parameters
-    ----------
-    X : object
-        The points passed to an estimator.
-
-    Returns
-    -------
-    bool
-        ``True`` for a Split, a list whose elements are blocks of points (two-dimensional
-        arrays, DataFrames, sparse matrices, an engine's futures), and an engine's own
-        collections. ``False`` for what scikit-learn takes: arrays (also memory maps),
-        DataFrames, sparse matrices, nested lists.
+    Blocked are a Split, a list whose elements are blocks of points (two-dimensional arrays,
+    DataFrames, sparse matrices, an engine's futures), and an engine's own collections. In memory is
+    what scikit-learn takes: arrays (also memory maps), DataFrames, sparse matrices, nested lists.
 
     Examples
     --------
@@ -74,14 +64,9 @@ def _may_be_block(element: Any) -> bool:
 class Data:
     """An estimator's input, split. A context manager that closes the Split if it owns it.
 
-    Parameters
-    ----------
-    parts : Split
-        Yields blocks of points, or tuples of points, labels and weights.
-    in_memory : bool
-        Whether the input was one array in memory, so that results must be arrays as well.
-    owned : bool
-        Whether the Split was made from the input and has to be closed.
+    parts: Yields blocks of points, or tuples of points, labels and weights.
+    in_memory: Whether the input was one array in memory, so that results must be arrays as well.
+    owned: Whether the Split was made from the input and has to be closed.
     """
 
     parts: Split
@@ -92,29 +77,13 @@ class Data:
         """Return itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the Split if it is owned."""
         if self.owned:
             self.parts.close()
 
     def gathered(self, collection: Any) -> Any:
-        """Return a result in the form of the input.
-
-        Parameters
-        ----------
-        collection : collection
-            Result of :meth:`spliter.Split.map_blocks` or :meth:`spliter.Split.assemble`.
-
-        Returns
-        -------
-        ndarray or collection
-            One array if the input was one, else the collection itself.
-        """
+        """Return a result in the form of the input: one array if the input was one."""
         return np.concatenate(collection) if self.in_memory else collection
 
 
@@ -128,34 +97,11 @@ def open_data(
 ) -> Data:
     """Split an estimator's input; lazy collections stay persisted while the result is open.
 
-    Parameters
-    ----------
-    X : Split, collection, or validated array or CSR matrix of shape (n, n_features)
-        Points. A Split is used as it is (and not closed); it must include the labels and
-        weights, and `aligned` must be ``None`` then.
-    *aligned : collection or array of shape (n, ...), or None
-        Labels, weights. For blocked `X`: blocked alike, or in memory (see :func:`block_like`);
-        for `X` in memory: validated arrays. ``None`` is skipped.
-    materialize, partitions_per_location
-        As for :func:`spliter.split`; ignored for a Split. An array in memory is never
-        materialized: its blocks are views of one array.
-    block_rows : int
-        Rows per block when an array is cut.
-    names : sequence of str
-        Names of `aligned` in errors.
+    `aligned` are labels and weights, called `names` in errors: for blocked points blocked alike, or
+    in memory (see :func:`block_like`); for points in memory validated arrays. A Split is used as it
+    is, and not closed; it must include them.
 
-    Returns
-    -------
-    Data
-        Its partitions yield points, or tuples of points, labels and weights.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If an array next to blocked points does not have one entry for each row, or the points
-        are cut along the features.
-    AlignmentError, UnsupportedCollectionError, LazyCollectionError, BlockLostError
-        As for :func:`spliter.split`.
+    An array in memory is cut into views of `block_rows` rows, and never materialized.
     """
     given = {name: value for name, value in zip(names, aligned, strict=False) if value is not None}
     if isinstance(X, Split):
@@ -187,21 +133,7 @@ def _cut(array: Any, rows: int) -> list[Any]:
 
 
 def check_members(data: Data, ncollections: int, of_what: str) -> None:
-    """Reject a Split of the wrong number of collections.
-
-    Parameters
-    ----------
-    data : Data
-    ncollections : int
-        Required number of collections.
-    of_what : str
-        How to make such a Split, for the error: ``"split(X, y)"``.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the number of collections differs.
-    """
+    """Reject a Split of the wrong number of collections; `of_what` is how to make the right one."""
     if data.parts.ncollections != ncollections:
         raise InvalidArgumentError(
             f"expected a Split made by {of_what}, got one of {data.parts.ncollections} collections"

@@ -22,12 +22,6 @@ Names: TypeAlias = tuple[Hashable, ...] | None
 def column_names(block: Any) -> Names:
     """Return the names of a block's columns, or ``None`` if they are known by position only.
 
-    Parameters
-    ----------
-    block : object
-        A data frame, a Series (its own name), a table of pyarrow, a DataArray of two dimensions,
-        or anything without names.
-
     Returns
     -------
     tuple or None
@@ -53,19 +47,7 @@ def column_names(block: Any) -> Names:
 
 
 def check_same_columns(names: Names, others: Names, of_what: str = "all blocks") -> None:
-    """Reject columns of other names, or in another order.
-
-    Parameters
-    ----------
-    names, others : tuple or None
-        As returned by :func:`column_names`.
-    of_what : str
-        What must have the same columns, for the error.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If they differ; shows both.
+    """Reject columns of other names, or in another order; the error shows both.
 
     Examples
     --------
@@ -78,6 +60,14 @@ def check_same_columns(names: Names, others: Names, of_what: str = "all blocks")
         )
 
 
+def check_same_number(mine: int | None, its: int | None, of_what: str = "all blocks") -> None:
+    """Reject another number of columns."""
+    if mine != its:
+        raise InvalidArgumentError(
+            f"{of_what} must have the same number of columns, got {mine} and {its}"
+        )
+
+
 def _shown(names: Names) -> str:
     return "columns without names" if names is None else str(list(names))
 
@@ -85,15 +75,9 @@ def _shown(names: Names) -> str:
 class SameColumns:
     """Compares the names of the columns of blocks with those of the first one.
 
-    Parameters
-    ----------
-    names : list of names, optional
-        Names of the columns of each member of earlier blocks.
+    names: Names of the columns of each member of earlier blocks.
 
-    Attributes
-    ----------
-    names : list of names, or None
-        Names of the columns of each member; ``None`` before the first block.
+    names: Names of the columns of each member; ``None`` before the first block.
 
     Examples
     --------
@@ -109,25 +93,13 @@ class SameColumns:
         self.names = names
 
     def checked(self, block: Any) -> Any:
-        """Return a block, or a tuple of aligned ones, as it is.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If its columns differ from those of earlier blocks; shows the names of both.
-        """
+        """Return a block, or a tuple of aligned ones, as it is."""
         members = block if isinstance(block, tuple) else (block,)
         self.add([column_names(member) for member in members])
         return block
 
     def add(self, names: list[Names] | None) -> None:
-        """Compare the names of other blocks, ``None`` if there are none.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If they differ.
-        """
+        """Compare the names of other blocks, ``None`` if there are none."""
         if self.names is None:
             self.names = names
         for mine, its in zip(self.names or (), names or (), strict=False):
@@ -136,18 +108,6 @@ class SameColumns:
 
 def refuse_masked(values: Any, what: str) -> None:
     """Reject masked elements: most libraries use the values behind the mask.
-
-    Parameters
-    ----------
-    values : object
-        A block, an array, or anything else.
-    what : str
-        Name of the values in errors.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If an element is masked.
 
     Examples
     --------
@@ -161,16 +121,6 @@ def refuse_masked(values: Any, what: str) -> None:
 
 def native(block: Any) -> Any:
     """Return a block whose numbers are in the byte order of this machine.
-
-    Parameters
-    ----------
-    block : object
-        An array, data frame or Series; anything else is returned as it is.
-
-    Returns
-    -------
-    object
-        The block itself if nothing has to be converted.
 
     Examples
     --------

@@ -15,20 +15,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 def encode_labels(labels: Array, classes: Array) -> npt.NDArray[np.intp]:
-    """Return the class numbers of labels.
-
-    Parameters
-    ----------
-    labels : ndarray, shape (n,)
-        Labels; each must be one of the classes.
-    classes : ndarray, shape (n_classes,)
-        Sorted.
-
-    Returns
-    -------
-    ndarray of intp, shape (n,)
-        Positions in `classes`.
-    """
+    """Return the numbers of labels among the sorted classes, which must have each of them."""
     # An empty block may have any dtype, and strings cannot be compared with numbers.
     if not len(labels):
         return np.empty(0, dtype=np.intp)
@@ -38,15 +25,7 @@ def encode_labels(labels: Array, classes: Array) -> npt.NDArray[np.intp]:
 def check_one_kind(several: Iterable[npt.NDArray[Any]]) -> None:
     """Reject labels of several kinds: NumPy would make text of numbers next to text.
 
-    Parameters
-    ----------
-    several : iterable of ndarray
-        Labels of several blocks. Those without rows, and arrays of objects, are ignored.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If their kinds differ.
+    Labels without rows, and arrays of objects, are ignored.
 
     Examples
     --------
@@ -62,18 +41,7 @@ def check_one_kind(several: Iterable[npt.NDArray[Any]]) -> None:
 
 
 def distinct(several: Sequence[Array]) -> Array:
-    """Return the distinct labels in several columns, sorted.
-
-    Parameters
-    ----------
-    several : sequence of ndarray, shape (n,)
-        Labels, of the same kind.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If they are of different kinds, or cannot be sorted.
-    """
+    """Return the distinct labels in several columns of one kind, sorted."""
     check_one_kind(several)
     # An empty block may have any dtype, which would be that of the result.
     filled = [labels for labels in several if len(labels)] or several[:1]
@@ -84,26 +52,7 @@ def distinct(several: Sequence[Array]) -> Array:
 
 
 def label_column(block: Any, rows: int, what: str) -> Array:
-    """Return a block of labels as one column.
-
-    Parameters
-    ----------
-    block : array_like, Series or DataFrame of shape (n,) or (n, 1)
-    rows : int
-        Required number of rows.
-    what : str
-        Name of the block in errors.
-
-    Returns
-    -------
-    ndarray, shape (n,)
-        A view if possible.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not one column, or has a wrong number of rows or missing labels.
-    """
+    """Return a block of labels, of shape (n,) or (n, 1), as one column; a view if possible."""
     values = as_array(what, block)
     if values.shape not in {(rows,), (rows, 1)}:
         raise InvalidArgumentError(

@@ -12,12 +12,9 @@ import numpy as np
 class Moments:
     """Count, mean and variance of numbers, or of each column of an array.
 
-    Parameters
-    ----------
-    count : float
-        Number of values, or their total weight.
-    mean, variance : float, or ndarray of float64 of shape (n_columns,)
-        The variance is the population variance, as in ``numpy.var``.
+    count: Number of values, or their total weight.
+    mean, variance (float, or ndarray of float64 of shape (n_columns,)): The variance is the
+        population variance, as in ``numpy.var``.
     """
 
     count: float

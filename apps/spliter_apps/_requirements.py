@@ -19,24 +19,6 @@ def validated(estimator: Any, X: Any, *targets: Any, reset: bool = True, **check
 
     Beyond its checks, masked elements are refused, and so are columns whose names are not those of
     the fit, if the names are not strings.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Gets the attributes about its columns if `reset`.
-    X, *targets, reset, **checks
-        As for ``sklearn.utils.validation.validate_data``.
-
-    Returns
-    -------
-    ndarray or CSR matrix, or tuple of points and targets
-
-    Raises
-    ------
-    InvalidArgumentError
-        If elements are masked, or columns differ.
-    ValueError, TypeError
-        Of scikit-learn.
     """
     for name, value in zip(("X", "y"), (X, *targets), strict=False):
         refuse_masked(value, name)
@@ -53,20 +35,12 @@ def validated(estimator: Any, X: Any, *targets: Any, reset: bool = True, **check
 class Requirements:
     """Requirements of a fitted estimator for blocks passed to its predictions.
 
-    Parameters
-    ----------
-    estimator : str
-        Class name of the estimator, for errors.
-    n_features : int
-        Number of columns in the training data.
-    columns : tuple or None
-        Their names in the training data, or in the first block if the former have none.
-    dtype : dtype
-        Dtype to compute in.
-    accept_sparse : bool
-        Whether sparse matrices are accepted.
-    like_first : bool
-        Whether `columns` are those of the first block.
+    estimator: Class name of the estimator, for errors.
+    n_features: Number of columns in the training data.
+    columns: Their names in the training data, or in the first block if the former have none.
+    dtype: Dtype to compute in.
+    accept_sparse: Whether sparse matrices are accepted.
+    like_first: Whether `columns` are those of the first block.
     """
 
     estimator: str
@@ -80,22 +54,7 @@ class Requirements:
     def by(
         cls, estimator: Any, dtype: npt.DTypeLike = np.float64, *, accept_sparse: bool = False
     ) -> Requirements:
-        """Return the requirements of a fitted estimator.
-
-        Parameters
-        ----------
-        estimator : estimator
-            Fitted.
-        dtype : dtype
-            Dtype it computes in.
-        accept_sparse : bool
-            Whether it accepts sparse matrices.
-
-        Returns
-        -------
-        Requirements
-            Small and picklable, to be sent to the blocks.
-        """
+        """Return the requirements of a fitted estimator that computes in a dtype."""
         return cls(
             type(estimator).__name__,
             estimator.n_features_in_,
@@ -107,21 +66,8 @@ class Requirements:
     def of_blocks(self, parts: Split) -> Any:
         """Return the requirements for the blocks of a Split, as an argument of tasks.
 
-        Parameters
-        ----------
-        parts : Split
-            Points to predict for.
-
-        Returns
-        -------
-        Requirements or future
-            A future if the training data had no names of columns: the blocks must then have the
-            columns of the first one.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the number of columns is known without the blocks, and differs.
+        A future if the training data had no names of columns: the blocks must then have the columns
+        of the first one.
         """
         extent = parts.grid.extent
         if len(extent) == 2 and extent[1] is not None:
@@ -131,17 +77,7 @@ class Requirements:
     def check_columns(self, n_features: int, columns: Names) -> None:
         """Reject columns other than those of the training data, with scikit-learn's messages.
 
-        Parameters
-        ----------
-        n_features : int
-            Number of columns.
-        columns : tuple or None
-            Their names.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the number of columns differs, or both sides have names and these differ.
+        Names are compared if both sides have them.
         """
         if self.like_first:
             check_same_columns(self.columns, columns, "all blocks to predict for")
@@ -157,18 +93,7 @@ class Requirements:
             )
 
     def points(self, block: Any) -> Any:
-        """Validate a block, at its location, and convert it to the dtype to compute in.
-
-        Parameters
-        ----------
-        block : ndarray, DataFrame or sparse matrix
-            Points to predict for.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the block does not meet the requirements.
-        """
+        """Validate a block, at its location, and convert it to the dtype to compute in."""
         checked = check_points(block, "a block to predict for", accept_sparse=self.accept_sparse)
         self.check_columns(checked.shape[1], column_names(block))
         return checked.astype(self.dtype, copy=False)

@@ -14,42 +14,14 @@ tasks of a reduction takes longer than transferring so little."""
 
 
 def wait(future: Any) -> Any:
-    """Wait for a task and return its result.
-
-    Parameters
-    ----------
-    future : future
-        A future of any engine.
-
-    Returns
-    -------
-    object
-        The result. The task's error is raised.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If called on the engine's event loop, which must not wait.
-    """
+    """Wait for a task of any engine; return its result, or raise its error."""
     return gather([future])[0]
 
 
 def combine(fn: Callable[[Any, Any], Any], futures: Sequence[Any], nbytes: int) -> Any:
-    """Combine partial results and return the total.
+    """Combine partial results of about `nbytes` bytes each, and return the total.
 
-    Parameters
-    ----------
-    fn : callable
-        Associative and commutative; does not change its arguments.
-    futures : sequence of future
-        At least one.
-    nbytes : int
-        Approximate size of one result.
-
-    Returns
-    -------
-    object
-        The combined result; combined from left to right if the client does it.
+    `fn` is associative and commutative, and does not change its arguments.
     """
     if len(futures) * nbytes <= MAX_GATHERED_NBYTES:
         return functools.reduce(fn, gather(futures))

@@ -21,27 +21,8 @@ def split_with(
 ) -> Split:
     """Split blocked points together with labels and weights, all of which may be lazy.
 
-    Parameters
-    ----------
-    X : blocked collection of shape (n, n_features)
-        The points.
-    members : mapping of str to collection or array-like of shape (n, ...), or None
-        As for :func:`block_like`.
-    backend, **options
-        As for :func:`spliter.split`.
-
-    Returns
-    -------
-    Split
-        Of the points and those of `members` that are not ``None``. Lazy collections stay persisted
-        while it is open.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the points have several blocks along axis 1, or as for :func:`block_like`.
-    AlignmentError, UnsupportedCollectionError, BlockLostError
-        As for :func:`spliter.split`.
+    `members` are those of :func:`block_like`. Lazy collections stay persisted while the Split is
+    open.
     """
     given = {name: value for name, value in members.items() if value is not None}
     with ExitStack() as stack:
@@ -63,30 +44,10 @@ def block_like(
 ) -> dict[str, Any]:
     """Return labels and weights as collections that can be split together with blocked points.
 
-    Collections are returned as they are. An array in memory is cut like the points, and each
-    part is sent to the location of its points.
-
-    Parameters
-    ----------
-    X : blocked collection of shape (n, n_features)
-        The points.
-    members : mapping of str to collection or array-like of shape (n, ...), or None
-        Keys are the names used in errors. Nested lists, and lists of numbers or strings, are
-        arrays in memory; lists of arrays are blocks. ``None`` is skipped.
-    backend, persist
-        As for :func:`spliter.split`.
-
-    Returns
-    -------
-    dict of str to collection
-        Arguments for ``split(X, *result.values())``, in the order of `members`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If an array does not have one entry for each row of `X`.
-    LazyCollectionError, UnsupportedCollectionError, BlockLostError
-        As for :func:`spliter.split`.
+    Collections are returned as they are. An array in memory is cut like the points, and each part
+    is sent to the location of its points. Nested lists, and lists of numbers or strings, are arrays
+    in memory; lists of arrays are blocks. ``None`` is skipped. The keys of `members` name the
+    values in errors.
 
     Notes
     -----
@@ -120,15 +81,7 @@ def block_like(
 def is_in_memory(value: Any) -> bool:
     """Return whether labels or weights are one array in memory, as opposed to blocks.
 
-    Parameters
-    ----------
-    value : collection or array-like
-        Labels or weights.
-
-    Returns
-    -------
-    bool
-        ``False`` for all that :func:`spliter.split` accepts, except lists of lists.
+    Blocks are all that :func:`spliter.split` accepts, except lists of lists.
     """
     if isinstance(value, list | tuple) and value and isinstance(value[0], list | tuple):
         return True  # labels of several outputs, row by row
@@ -140,22 +93,7 @@ def is_in_memory(value: Any) -> bool:
 def as_array(name: str, value: Any) -> npt.NDArray[Any]:
     """Return labels or weights, in memory or of one block, as an array in native byte order.
 
-    Parameters
-    ----------
-    name : str
-        Name of the values in errors.
-    value : array-like of shape (n, ...)
-        Labels or weights.
-
-    Returns
-    -------
-    ndarray
-        At least one axis. Columns of pandas' nullable number types become float64.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the value cannot be converted, is sparse, or has masked elements.
+    It has at least one axis. Columns of pandas' nullable number types become float64.
     """
     refuse_masked(value, name)
     try:
@@ -177,26 +115,7 @@ def as_array(name: str, value: Any) -> npt.NDArray[Any]:
 
 
 def as_weights(name: str, value: Any, rows: int) -> npt.NDArray[np.float64]:
-    """Return weights, in memory or of one block, as one column of finite numbers.
-
-    Parameters
-    ----------
-    name : str
-        Name of the weights in errors.
-    value : array-like of shape (n,)
-        Weights.
-    rows : int
-        Required number of rows.
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        A view if possible.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If they are not one real and finite number for each row, or masked.
+    """Return weights, in memory or of one block, as one column of finite float64 numbers.
 
     Examples
     --------
@@ -237,18 +156,7 @@ def _send_to_blocks(parts: Split, array: Any) -> Any:
 
 
 def persist_if_lazy(made: Any) -> Any:
-    """Persist a collection made by tasks if it is lazy, so that it can be split.
-
-    Parameters
-    ----------
-    made : collection
-        Result of :meth:`spliter.Split.assemble` or :meth:`spliter.Split.map_blocks`.
-
-    Returns
-    -------
-    collection
-        The collection itself if it is not lazy.
-    """
+    """Persist a collection made by tasks if it is lazy, so that it can be split."""
     return made.persist() if hasattr(type(made), "persist") else made
 
 
@@ -263,18 +171,7 @@ def _cut_by_blocks(partition: Partition, chunks: Sequence[Any]) -> list[Any]:
 
 
 def check_columns(parts: Split) -> None:
-    """Reject points with several blocks along axis 1 (features).
-
-    Parameters
-    ----------
-    parts : Split
-        Points, optionally with labels and weights.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the grid has several columns of blocks; the message shows its shape.
-    """
+    """Reject points with several blocks along axis 1 (features)."""
     if any(nblocks > 1 for nblocks in parts.grid.shape[1:]):
         raise InvalidArgumentError(
             f"the points must have one block along axis 1, got a grid of {parts.grid.shape} "

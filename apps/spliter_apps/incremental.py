@@ -112,7 +112,7 @@ def partial_fit(
         state: Any = _Progress(model)
         for _ in range(passes):
             for run in _runs(parts):
-                state = _submit(run, state, names, fit_params)
+                state = run[0].submit(_learn, state, names, fit_params, *run[1:])
         return gather([state])[0].model
 
 
@@ -131,34 +131,28 @@ def _runs(parts: Split) -> list[list[Partition]]:
     return [list(run) for _, run in groups]
 
 
-def _submit(
-    run: Sequence[Partition], state: Any, names: Sequence[str], fit_params: Mapping[str, Any]
-) -> Any:
-    executor = run[0].executor
-    assert executor is not None, "partitions of a Split have an executor"
-    return executor.submit(
-        _learn, (state, list(names), dict(fit_params), *run), {}, location=run[0].location
-    )
-
-
 def _learn(
-    state: _Progress, names: Sequence[str], fit_params: Mapping[str, Any], *run: Partition
+    first: Partition,
+    state: _Progress,
+    names: Sequence[str],
+    fit_params: Mapping[str, Any],
+    *others: Partition,
 ) -> _Progress:
     """Continue training with the blocks at a location; the body of a task."""
     learner, columns, label = copy.deepcopy(state.model), SameColumns(state.columns), state.label
-    for index, block in itertools.chain.from_iterable(partition.items() for partition in run):
+    for index, block in itertools.chain.from_iterable(each.items() for each in (first, *others)):
         columns.checked(block)
         members = block if len(names) > 1 else (block,)
         for name, member in zip(names, members, strict=True):
             refuse_masked(member, f"block {index} of {name}")
         if not count_rows(block):
             continue
-        first, *others = map(native, members)
-        if "y" in names and not hasattr(others[0], "tocsr"):
-            before, label = label, np.asarray(others[0])[:1]
+        points, *values = map(native, members)
+        if "y" in names and not hasattr(values[0], "tocsr"):
+            before, label = label, np.asarray(values[0])[:1]
             check_one_kind([before, label])
         try:
-            learner.partial_fit(first, **dict(zip(names[1:], others, strict=True)), **fit_params)
+            learner.partial_fit(points, **dict(zip(names[1:], values, strict=True)), **fit_params)
         except (ValueError, TypeError) as error:
             raise InvalidArgumentError(
                 f"{type(learner).__name__}.partial_fit, block {index}: {error}"

@@ -22,10 +22,7 @@ DECLARED = (
         block_parameters=BLOCK_PARAMETERS,
     ),
     Declaration(
-        "dataclay",
-        frozenset({"dataclay", "spliter_backends.dataclay"}),
-        "dataclay",
-        "dataclay",
+        "dataclay", frozenset({"dataclay", "spliter_backends.dataclay"}), "dataclay", "dataclay"
     ),
     Declaration(
         "compss",
@@ -33,18 +30,8 @@ DECLARED = (
         extra="compss",
         keywords=frozenset({"compss_core_element"}),
     ),
-    Declaration(
-        "ray",
-        frozenset({"ray", "spliter_backends.ray"}),
-        "ray",
-        "ray",
-    ),
-    Declaration(
-        "xarray",
-        frozenset({"xarray", "spliter_backends.xarray"}),
-        "xarray",
-        "xarray",
-    ),
+    Declaration("ray", frozenset({"ray", "spliter_backends.ray"}), "ray", "ray"),
+    Declaration("xarray", frozenset({"xarray", "spliter_backends.xarray"}), "xarray", "xarray"),
     Declaration(
         "zarr",
         frozenset({"spliter_backends.zarr"}),

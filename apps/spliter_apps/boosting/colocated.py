@@ -14,7 +14,6 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from spliter import (
@@ -139,12 +138,7 @@ class ColocatedCollections:
         """Return itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Release the blocks."""
         self.close()
 
@@ -157,12 +151,7 @@ class ColocatedCollections:
 
 
 def colocate(
-    data: Any,
-    /,
-    *,
-    locations: Iterable[str] = (),
-    backend: str | None = None,
-    **columns: Any,
+    data: Any, /, *, locations: Iterable[str] = (), backend: str | None = None, **columns: Any
 ) -> ColocatedCollections:
     """Collect the rows of each location with their labels, weights and other columns.
 
@@ -221,17 +210,7 @@ def colocate(
 def open_rows(
     data: Any, columns: Mapping[str, Any], *, locations: Iterable[str], backend: str | None = None
 ) -> ColocatedCollections:
-    """Colocate collections whose blocks :func:`share_columns` still has to check.
-
-    Parameters
-    ----------
-    data, columns, locations, backend
-        As for :func:`colocate`.
-
-    Returns
-    -------
-    ColocatedCollections
-    """
+    """Colocate collections whose blocks :func:`share_columns` still has to check."""
     given = {name: column for name, column in columns.items() if column is not None}
     if DATA in given:
         raise InvalidArgumentError(
@@ -255,26 +234,9 @@ def share_columns(
 ) -> Columns:
     """Check the blocks of several sets, and give all of them the same categories.
 
-    Parameters
-    ----------
-    several : sequence of ColocatedCollections
-        Sets with the same features, at least one.
-    check : callable, optional
-        Further check, called at each location with the rows of each set.
-    timeout : float, optional
-        Seconds for all locations together.
-
-    Returns
-    -------
-    Columns
-        Of the features of all sets.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If an element is masked, or columns differ.
-    TaskTimeoutError
-        If a location does not answer within `timeout`.
+    `check` is called at each location with the rows of each set. Returns the columns of the
+    features of all sets. Raises `TaskTimeoutError` if the locations do not all answer within
+    `timeout` seconds.
     """
     futures = map_rows(several, _inspect_rows, check=check)
     try:
@@ -295,18 +257,7 @@ def share_columns(
 
 
 def refuse_no_rows(several: Sequence[ColocatedCollections]) -> None:
-    """Refuse sets without any row, whose blocks :func:`share_columns` has checked.
-
-    Parameters
-    ----------
-    several : sequence of ColocatedCollections
-        The training set, and sets to evaluate.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If all blocks of a set are empty.
-    """
+    """Refuse sets without any row, whose blocks :func:`share_columns` has checked."""
     for number, rows in enumerate(several):
         if not rows._columns[DATA].rows:
             which = f"set {number} of evals" if number else "data"
@@ -331,21 +282,8 @@ def map_rows(
 ) -> list[Any]:
     """Start one task at each location with blocks of several colocated sets, in one message.
 
-    Parameters
-    ----------
-    several : sequence of ColocatedCollections
-        Of one engine; for instance the training and the validation set.
-    fn : callable
-        Gets a :class:`LocalRows` for each of `several`, in this order, or ``None`` for a set
-        without a block at the location.
-    *args, **kwargs
-        Further arguments, the same for every location.
-
-    Returns
-    -------
-    list of future
-        The engine's own futures, one per location: first those of the first set, in the order
-        of :attr:`ColocatedCollections.blocks_at`, then further ones.
+    `fn` gets a :class:`LocalRows` for each set, ``None`` for one without a block at the location.
+    Futures are in the order of the locations of the first set, then of further ones.
 
     Examples
     --------
@@ -375,14 +313,9 @@ def map_rows(
 class _TaskArguments:
     """Arguments of a task: its location and its partitions.
 
-    Parameters
-    ----------
-    columns : tuple of mapping of str to Columns
-        Of the collections of each :class:`ColocatedCollections`.
-    present : tuple of int
-        Index of the :class:`ColocatedCollections` of each partition.
-    number, locations, threads : int
-        As for :class:`LocalRows`.
+    columns: Of the collections of each :class:`ColocatedCollections`.
+    present: Index of the :class:`ColocatedCollections` of each partition.
+    number, locations, threads: As for :class:`LocalRows`.
     """
 
     columns: tuple[Mapping[str, Columns], ...]

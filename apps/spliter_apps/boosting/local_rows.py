@@ -18,7 +18,14 @@ import numpy.typing as npt
 
 from spliter import InvalidArgumentError
 from spliter.backend import concatenate, count_rows, is_sparse, take_rows
-from spliter_apps._differences import Names, check_same_columns, column_names, native, refuse_masked
+from spliter_apps._differences import (
+    Names,
+    check_same_columns,
+    check_same_number,
+    column_names,
+    native,
+    refuse_masked,
+)
 
 DATA = "data"
 """Name of the features in :attr:`LocalRows.parts`."""
@@ -148,18 +155,11 @@ class LocalRows:
 class Columns:
     """What all blocks of a collection have in common.
 
-    Parameters
-    ----------
-    names : tuple or None
-        Names of the columns, if they have any.
-    width : int
-        Number of columns; 1 for blocks of one dimension.
-    is_sparse : bool
-        Whether the blocks are sparse matrices.
-    categories : mapping of hashable to Index
-        Categories of the categorical columns of data frames, of all blocks.
-    rows : int
-        Number of rows of all blocks.
+    names: Names of the columns, if they have any.
+    width: Number of columns; 1 for blocks of one dimension.
+    is_sparse: Whether the blocks are sparse matrices.
+    categories: Categories of the categorical columns of data frames, of all blocks.
+    rows: Number of rows of all blocks.
     """
 
     names: Names = None
@@ -181,27 +181,11 @@ class Columns:
     def merged(self, other: Columns, name: str) -> Columns:
         """Return the columns with the categories of both, in order of appearance.
 
-        Parameters
-        ----------
-        other : Columns
-            Of other blocks.
-        name : str
-            Name of the collection in errors.
-
-        Blocks without rows only count in the names and the number of columns.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If their columns differ, only some blocks have categories, or categories are of several
-            kinds.
+        `name` is that of the collection. Blocks without rows only count in the names and the number
+        of columns.
         """
         check_same_columns(self.names, other.names, f"all blocks of {name}")
-        if self.width != other.width:
-            raise InvalidArgumentError(
-                f"all blocks of {name} must have the same number of columns, got {self.width} and "
-                f"{other.width}"
-            )
+        check_same_number(self.width, other.width, f"all blocks of {name}")
         if not (self.rows and other.rows):
             return self if self.rows else other
         if self.is_sparse != other.is_sparse:
@@ -221,18 +205,7 @@ class Columns:
         return dataclasses.replace(self, categories=categories, rows=self.rows + other.rows)
 
     def apply(self, block: Any) -> Any:
-        """Return a block with all categories, and with numbers in the byte order of this machine.
-
-        Parameters
-        ----------
-        block : object
-            One of these blocks.
-
-        Returns
-        -------
-        object
-            The block itself if it is so already.
-        """
+        """Return a block with all categories, and with numbers in this machine's byte order."""
         block = native(block)
         if not count_rows(block):
             return self._without_rows(block)
@@ -281,22 +254,7 @@ def _merge_categories(column: Hashable, several: Iterable[Any]) -> Any:
 
 
 def columns_of(rows: LocalRows) -> dict[str, Columns]:
-    """Check all blocks at a location, and return the columns of each collection.
-
-    Parameters
-    ----------
-    rows : LocalRows
-        Of the location.
-
-    Returns
-    -------
-    dict of str to Columns
-
-    Raises
-    ------
-    InvalidArgumentError
-        If an element is masked, or the columns of two blocks differ.
-    """
+    """Check all blocks at a location, and return the columns of each collection."""
     found: dict[str, Columns] = {}
     for name, blocks in rows.parts.items():
         for position, block in zip(rows.positions, blocks, strict=True):
@@ -309,22 +267,7 @@ def columns_of(rows: LocalRows) -> dict[str, Columns]:
 
 
 def merge_columns(several: Iterable[Mapping[str, Columns]]) -> dict[str, Columns]:
-    """Merge the columns of each collection.
-
-    Parameters
-    ----------
-    several : iterable of mapping of str to Columns
-        Results of :func:`columns_of`.
-
-    Returns
-    -------
-    dict of str to Columns
-
-    Raises
-    ------
-    InvalidArgumentError
-        If columns differ.
-    """
+    """Merge the columns of each collection that :func:`columns_of` found at several locations."""
     first, *others = several
     merged = dict(first)
     for other in others:

@@ -24,16 +24,11 @@ from spliter_apps.boosting.local_rows import DATA, QUERY, Categories, Columns, L
 class Features:
     """Column settings passed to XGBoost, under its own names.
 
-    Parameters
-    ----------
-    missing : float or None
-        Value that marks missing entries; ``None`` for NaN.
-    feature_names, feature_types : sequence of str or None
-        One for each column; ``None`` to take them from DataFrames.
-    feature_weights : ndarray, shape (n_features,), or None
-        Weight of each column when columns are sampled.
-    enable_categorical : bool
-        Whether DataFrames may have categorical columns.
+    missing: Value that marks missing entries; ``None`` for NaN.
+    feature_names, feature_types: One for each column; ``None`` to take them from DataFrames.
+    feature_weights (ndarray, shape (n_features,), or None): Weight of each column when columns are
+        sampled.
+    enable_categorical: Whether DataFrames may have categorical columns.
     """
 
     missing: float | None = None
@@ -67,23 +62,10 @@ class Features:
 def make_matrix(
     rows: LocalRows, params: Mapping[str, Any], features: Features, ref: Any = None
 ) -> Any:
-    """Make XGBoost's matrix of the rows of one location.
+    """Make XGBoost's matrix of the rows of one location, of which there may be none.
 
-    Parameters
-    ----------
-    rows : LocalRows
-        The rows; blocks may be empty.
-    params : mapping of str to object
-        Parameters of the training, including ``nthread``.
-    features : Features
-        Column settings.
-    ref : xgboost.DMatrix, optional
-        Training matrix, if the rows are a validation set.
-
-    Returns
-    -------
-    xgboost.DMatrix
-        A ``QuantileDMatrix`` if trees are grown by histograms.
+    `ref` is the training matrix if the rows are a validation set. It is a ``QuantileDMatrix`` if
+    trees are grown by histograms.
     """
     xgboost = import_xgboost()
     full = _with_aligned_blocks(rows.without_empty_blocks())
@@ -149,18 +131,7 @@ def _block_after_block(rows: LocalRows, columns: Mapping[str, Any]) -> Any:
 
 
 def empty_like(rows: LocalRows) -> LocalRows:
-    """Return an empty set of rows with the same columns.
-
-    Parameters
-    ----------
-    rows : LocalRows
-        At the same location.
-
-    Returns
-    -------
-    LocalRows
-        One block of features without rows.
-    """
+    """Return an empty set of rows with the same columns: one block of features without rows."""
     nothing = take_rows(rows.parts[DATA][0], slice(0))
     return dataclasses.replace(rows, parts={DATA: [nothing]}, positions=(0,))
 
@@ -168,17 +139,7 @@ def empty_like(rows: LocalRows) -> LocalRows:
 def with_codes(rows: LocalRows, categories: Categories) -> LocalRows:
     """Replace categories by their numbers, which XGBoost also takes where there are no rows.
 
-    Parameters
-    ----------
-    rows : LocalRows
-        Blocks of features that have these categories.
-    categories : mapping of hashable to Index
-        Of all locations, by column.
-
-    Returns
-    -------
-    LocalRows
-        Missing values are NaN.
+    Missing values become NaN.
     """
     if not categories:
         return rows
@@ -195,19 +156,11 @@ def _with_codes(block: Any, categories: Categories) -> Any:
 
 
 def remember_categories(booster: Any, rows: LocalRows, features: Features) -> None:
-    """Add the categories to a booster trained on their numbers.
+    """Add the categories to a booster trained on their numbers, in place.
 
-    With them it predicts for DataFrames whose categories have another order, as a booster that
-    was trained on DataFrames.
-
-    Parameters
-    ----------
-    booster : xgboost.Booster
-        Is changed. No other trainers may be connected.
-    rows : LocalRows
-        At least one row, with the categories of all locations.
-    features : Features
-        Column settings.
+    With them it predicts for DataFrames whose categories have another order, as a booster that was
+    trained on DataFrames. `rows` have at least one row and the categories of all locations; no
+    other trainers may be connected.
     """
     xgboost = import_xgboost()
     head = rows.without_empty_blocks().parts[DATA][0].iloc[:1]
@@ -235,16 +188,8 @@ def _inner(model: Any) -> Any:
 def check_values(rows: LocalRows) -> None:
     """Refuse values that XGBoost reports from its C++ code, or uses as they are.
 
-    Parameters
-    ----------
-    rows : LocalRows
-        The rows of one location.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a label, or another value that is not a feature, is text or missing, or blocks are
-        tables of another library than pandas. Names the collection.
+    Of labels and other values that are not features, text and missing values are refused; of all,
+    tables of another library than pandas.
     """
     for name, blocks in rows.parts.items():
         for block in blocks:

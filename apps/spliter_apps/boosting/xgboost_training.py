@@ -27,14 +27,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from spliter import (
-    InvalidArgumentError,
-    Location,
-    Movement,
-    SplIterError,
-    TaskTimeoutError,
-    gather,
-)
+from spliter import InvalidArgumentError, Location, Movement, SplIterError, TaskTimeoutError, gather
 from spliter_apps._differences import refuse_masked
 from spliter_apps.boosting.colocated import (
     ColocatedCollections,
@@ -57,15 +50,7 @@ from spliter_apps.boosting.xgboost_matrices import (
 Params: TypeAlias = Mapping[str, Any]
 
 
-_COLUMNS = {
-    DATA,
-    "label",
-    "weight",
-    "base_margin",
-    QUERY,
-    "label_lower_bound",
-    "label_upper_bound",
-}
+_COLUMNS = {DATA, "label", "weight", "base_margin", QUERY, "label_lower_bound", "label_upper_bound"}
 """Row columns passed to XGBoost, under its own names."""
 
 RELEASE_TIMEOUT = 1

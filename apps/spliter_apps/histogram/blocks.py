@@ -23,27 +23,7 @@ DATE_KINDS = "mM"
 
 
 def real_array(value: Any, name: str, kinds: str = REAL_KINDS) -> npt.NDArray[Any]:
-    """Return an array as a plain ndarray if its elements are real and none is masked.
-
-    Parameters
-    ----------
-    value : object
-        Expected to be an array.
-    name : str
-        Name of the array in errors.
-    kinds : str
-        Accepted kinds of dtypes (``dtype.kind``).
-
-    Returns
-    -------
-    ndarray
-        A view of the same memory.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not an array, or not of real numbers, or an element is masked.
-    """
+    """Return an array as a plain ndarray if its elements are real and none is masked; a view."""
     if not isinstance(value, np.ndarray):
         raise InvalidArgumentError(f"{name}: {_not_an_array(value)}")
     if value.dtype.kind not in kinds:
@@ -72,24 +52,10 @@ def _not_an_array(value: Any) -> str:
 
 
 def block_members(block: Any) -> list[Member]:
-    """Return the columns of a block as arrays, side by side.
+    """Return the columns of a block as arrays of shape (n, k), side by side; see the module.
 
-    Parameters
-    ----------
-    block : ndarray, DataFrame, Series, or tuple of these
-        See the module's docstring.
-
-    Returns
-    -------
-    list of ndarray, shape (n, k)
-        Views of the block if its columns are NumPy arrays. Columns of pandas' nullable
-        number types are converted to float64, missing values to NaN.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If an element is not one- or two-dimensional real numbers or dates, or the numbers of
-        rows differ.
+    They are views if the columns are NumPy arrays. Columns of pandas' nullable number types are
+    converted to float64, missing values to NaN.
 
     Examples
     --------
@@ -160,21 +126,6 @@ def _pandas_column(series: Any, name: str) -> Member:
 
 def weights_column(block: Any) -> npt.NDArray[np.float64]:
     """Return a block of weights as float64, the dtype in which NumPy sums weights.
-
-    Parameters
-    ----------
-    block : ndarray of shape (n,)
-        Real weights.
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        A view if they are float64.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If they are not one column of real numbers, or not castable to float64.
 
     Examples
     --------

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter import InvalidArgumentError
+from spliter_apps._differences import check_same_number
 from spliter_apps.histogram.blocks import DATE_KINDS, REAL_KINDS, Member
 
 Edges: TypeAlias = tuple[npt.NDArray[Any], ...]
@@ -29,31 +30,9 @@ def resolve_edges(
 ) -> Edges:
     """Return the bin edges of every column, as ``numpy.histogramdd`` chooses them.
 
-    Parameters
-    ----------
-    bins : int, or sequence of ndim (int or sequence of float)
-        Number of bins for all columns, or for each; or the edges themselves.
-    range_ : sequence of ndim (pair of float or None), or None
-        Outer edges of each column whose `bins` is a number; ``None`` to use the extent of
-        the data.
-    ndim : int
-        Number of columns.
-    data_min, data_max : sequence of ndim scalar, optional
-        Extremes of each column, in its own dtype; ``None`` if there are no data, for which
-        NumPy uses 0 and 1. Used only for columns without a range.
-
-    Returns
-    -------
-    tuple of ndim ndarray, shape (nbins + 1,)
-        Edges; given ones in their own dtype, others float64 (float32 or float16 if the extent
-        of the data has that dtype).
-
-    Raises
-    ------
-    InvalidArgumentError
-        If there are not `ndim` bins or ranges, a number of bins is not a positive int, edges
-        decrease, a range is reversed or not finite, the data are not finite, or a column of
-        dates has a number of bins.
+    `data_min` and `data_max` are the extremes of each column in its own dtype, for columns without
+    a range; ``None`` if there are no data, for which NumPy uses 0 and 1. Given edges keep their
+    dtype; others are float64, or float32 or float16 if the extent of the data is.
 
     Examples
     --------
@@ -81,22 +60,9 @@ def resolve_edges(
 
 
 def columns_without_range(bins: Any, range_: Any, ndim: int) -> tuple[int, ...]:
-    """Return the columns whose edges depend on the data.
+    """Return the columns whose edges depend on the data: a number of bins, and no range.
 
-    Parameters
-    ----------
-    bins, range_, ndim
-        As for :func:`resolve_edges`.
-
-    Returns
-    -------
-    tuple of int
-        Columns with a number of bins and no range.
-
-    Raises
-    ------
-    InvalidArgumentError
-        As for :func:`resolve_edges`, for errors that do not depend on the data.
+    Raises all errors of :func:`resolve_edges` that do not depend on the data.
     """
     column_bins = _one_per_column(bins, ndim, "bins")
     column_ranges = _ranges(range_, ndim)
@@ -109,24 +75,9 @@ def columns_without_range(bins: Any, range_: Any, ndim: int) -> tuple[int, ...]:
 
 
 def check_edges(edges: Any, column: int) -> npt.NDArray[Any]:
-    """Return the edges of one column as an array.
+    """Return the edges of one column as an array in their own dtype.
 
-    Parameters
-    ----------
-    edges : array_like of shape (nbins + 1,)
-        The edges; may be infinite, and equal.
-    column : int
-        Number of the column, for the error.
-
-    Returns
-    -------
-    ndarray, shape (nbins + 1,)
-        In their own dtype.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If they are not real numbers, dates or durations that never decrease.
+    They never decrease, but may be infinite, or equal.
     """
     try:
         checked = np.asarray(edges)
@@ -151,22 +102,7 @@ def check_edges(edges: Any, column: int) -> npt.NDArray[Any]:
 
 
 def finish(counts: npt.NDArray[np.float64], edges: Edges, density: bool) -> npt.NDArray[np.float64]:
-    """Convert counts to a density if requested.
-
-    Parameters
-    ----------
-    counts : ndarray of float64, shape (nbins_1, ..., nbins_ndim)
-        Rows, or sums of weights, per bin.
-    edges : tuple of ndim ndarray
-        Bin edges.
-    density : bool
-        Whether to divide by the total and by the volume of each bin.
-
-    Returns
-    -------
-    ndarray of float64, shape (nbins_1, ..., nbins_ndim)
-        The counts themselves, or the density: NaN if all counts are zero, with NumPy's
-        warning.
+    """Convert counts to a density if requested; NaN, with NumPy's warning, if all are zero.
 
     Examples
     --------
@@ -186,18 +122,7 @@ def finish(counts: npt.NDArray[np.float64], edges: Edges, density: bool) -> npt.
 
 
 def check_density(edges: Edges) -> None:
-    """Reject a density over dates, which ``numpy.histogramdd`` does not compute.
-
-    Parameters
-    ----------
-    edges : tuple of ndarray
-        Bin edges.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If edges are dates or durations.
-    """
+    """Reject a density over dates, which ``numpy.histogramdd`` does not compute."""
     for at, of_column in enumerate(edges):
         if of_column.dtype.kind in DATE_KINDS:
             raise InvalidArgumentError(
@@ -211,12 +136,8 @@ def check_density(edges: Edges) -> None:
 class Extent:
     """Minimum and maximum of each column.
 
-    Parameters
-    ----------
-    ncolumns : int
-        Number of columns.
-    low, high : tuple of scalar
-        One NumPy scalar per column, in the column's dtype; NaN if the column contains NaN;
+    ncolumns: Number of columns.
+    low, high: One NumPy scalar per column, in the column's dtype; NaN if the column contains NaN;
         empty if there are no rows.
     """
 
@@ -226,12 +147,7 @@ class Extent:
 
     @classmethod
     def of(cls, members: Sequence[Member]) -> Extent:
-        """Return the extent of one block.
-
-        Parameters
-        ----------
-        members : sequence of ndarray, shape (n, k)
-            Columns as returned by :func:`spliter_apps.histogram.blocks.block_members`.
+        """Return the extent of one block, given its columns.
 
         Examples
         --------
@@ -249,28 +165,8 @@ class Extent:
         )
 
     def merged(self, other: Extent) -> Extent:
-        """Return the extent of the combined rows.
-
-        Parameters
-        ----------
-        other : Extent
-            Extent of other rows of the same columns.
-
-        Returns
-        -------
-        Extent
-            NaN for columns in which either is NaN.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the numbers of columns differ.
-        """
-        if self.ncolumns != other.ncolumns:
-            raise InvalidArgumentError(
-                f"all blocks must have the same number of columns, got {self.ncolumns} and "
-                f"{other.ncolumns}"
-            )
+        """Return the extent of the combined rows; NaN for columns in which either is NaN."""
+        check_same_number(self.ncolumns, other.ncolumns)
         if not self.low or not other.low:
             return self if self.low else other
         return Extent(

@@ -30,12 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter import InvalidArgumentError, batches
-from spliter_apps.histogram.blocks import (
-    DATE_KINDS,
-    block_members,
-    weights_column,
-    without_frames,
-)
+from spliter_apps.histogram.blocks import DATE_KINDS, block_members, weights_column, without_frames
 from spliter_apps.histogram.edges import check_edges
 
 Column: TypeAlias = npt.NDArray[Any]
@@ -60,14 +55,9 @@ FLOAT_INTEGERS = 2**53
 class BinAxis:
     """The bins of one column.
 
-    Parameters
-    ----------
-    edges : ndarray, shape (nbins + 1,)
-        Edges of a real dtype or dates, never decreasing.
-    edges64 : ndarray of float64, shape (nbins + 1,)
-        The edges in float64.
-    scale, margin : float
-        See the module's docstring; `scale` is 0 if the bins are not equally wide.
+    edges (ndarray, shape (nbins + 1,)): Edges of a real dtype or dates, never decreasing.
+    edges64 (ndarray of float64, shape (nbins + 1,)): The edges in float64.
+    scale, margin: See the module's docstring; `scale` is 0 if the bins are not equally wide.
     """
 
     edges: Column
@@ -135,34 +125,12 @@ def count_points(
     """Count the points of blocks in bins.
 
     Every value is assigned to the same bin as in ``numpy.histogramdd``: bins include their left
-    edge, the last one also its right edge; rows with a value out of range, infinite or NaN are
-    not counted. Counts are exact; sums of weights are bitwise equal if the blocks come in row
-    order.
+    edge, the last one also its right edge; rows with a value out of range, infinite or NaN are not
+    counted. Counts are exact; sums of weights are bitwise equal if the blocks come in row order.
 
-    Parameters
-    ----------
-    blocks : iterable of (ndarray of shape (n, ndim), DataFrame, or tuple of columns)
-        Points, of any real dtype and memory order; `n` may be 0. See
-        :func:`spliter_apps.histogram.blocks.block_members`. If weighted, tuples whose last element
-        is one real weight per row.
-    edges : sequence of ndarray
-        Bin edges of each column, as returned by :func:`resolve_edges`.
-    weighted : bool
-        Whether to sum weights instead of counting rows.
-    tile_rows : int, optional
-        Rows binned at once; by default the scratch arrays take about 1 MiB.
-
-    Returns
-    -------
-    ndarray of float64, shape (nbins_1, ..., nbins_ndim)
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the edges are not non-decreasing numbers of at least one column, there are too many
-        bins, shapes do not match, a dtype is not real, or an element is masked.
-    AlignmentError
-        If columns or weights of a block have different numbers of rows.
+    Blocks are as for :func:`spliter_apps.histogram.blocks.block_members`; if `weighted`, tuples
+    whose last element is one real weight per row. `tile_rows` are binned at once; by default so
+    many that the scratch arrays take about 1 MiB.
 
     Notes
     -----
@@ -268,16 +236,16 @@ class _Accumulator:
 
     def _scale(self, axis: BinAxis, column: Floats, bins: Floats) -> npt.NDArray[np.bool_] | None:
         """Bin values into equally wide bins; return the mask of those inside, None if all are."""
-        scale_svc = self._scaled[: len(column)]
-        np.subtract(column, axis.edges64[0], out=scale_svc)
-        np.multiply(scale_svc, axis.scale, out=scale_svc)
-        np.floor(scale_svc, out=bins)
-        np.subtract(scale_svc, bins, out=scale_svc)
+        scaled = self._scaled[: len(column)]
+        np.subtract(column, axis.edges64[0], out=scaled)
+        np.multiply(scaled, axis.scale, out=scaled)
+        np.floor(scaled, out=bins)
+        np.subtract(scaled, bins, out=scaled)
         if (
             bins.min() >= 0
             and bins.max() < axis.nbins
-            and scale_svc.min() > axis.margin
-            and scale_svc.max() < 1 - axis.margin
+            and scaled.min() > axis.margin
+            and scaled.max() < 1 - axis.margin
         ):
             return None
         return self._compare(axis, column, bins)

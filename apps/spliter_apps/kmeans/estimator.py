@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -26,6 +26,7 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from spliter import InvalidArgumentError, gather
+from spliter.backend import check_count
 from spliter_apps._blocks import FLOATS, keep_schema
 from spliter_apps._data import Data, Materialize, check_members, is_blocked, open_data
 from spliter_apps._differences import check_same_columns, column_names
@@ -212,11 +213,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         return validated(self, X, reset=reset, dtype=FLOATS, order="C", **accepted)
 
     def _check_parameters(self) -> None:
-        _check_number("n_clusters", self.n_clusters, Integral, 1)
-        _check_number("max_iter", self.max_iter, Integral, 1)
-        _check_number("tol", self.tol, Real, 0)
+        check_count("n_clusters", self.n_clusters)
+        check_count("max_iter", self.max_iter)
+        if isinstance(self.tol, bool) or not isinstance(self.tol, Real) or not self.tol >= 0:
+            raise InvalidArgumentError(f"tol must be a number >= 0, got {self.tol!r}")
         if not (isinstance(self.n_init, str) and self.n_init == "auto"):
-            _check_number("n_init", self.n_init, Integral, 1, 'or "auto"')
+            check_count("n_init", self.n_init, instead='"auto" or ')
         if self.algorithm != "lloyd":
             raise InvalidArgumentError(
                 f'algorithm must be "lloyd", got {self.algorithm!r}; from the same first centres '
@@ -431,15 +433,6 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _check_number(name: str, value: object, kind: Any, least: int, other: str = "") -> None:
-    # A bool is an int in Python, but not a valid number here.
-    if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
-        what = "an int" if kind is Integral else "a number"
-        raise InvalidArgumentError(
-            f"{name} must be {what} >= {least}{other and ' ' + other}, got {value!r}"
-        )
 
 
 def _check_output_container(estimator: Any, X: Any) -> None:

@@ -57,10 +57,8 @@ Labels: TypeAlias = npt.NDArray[np.int32]
 class PartialSums:
     """Contribution of some points to new centres: weighted sums, and weights of the clusters.
 
-    Parameters
-    ----------
-    sums : ndarray of float64, shape (n_clusters, n_features)
-    weights : ndarray of float64, shape (n_clusters,)
+    sums (ndarray of float64, shape (n_clusters, n_features))
+    weights (ndarray of float64, shape (n_clusters,))
     """
 
     sums: FloatArray
@@ -79,13 +77,9 @@ class PartialSums:
 class Assignment:
     """The nearest centre of each point; the first of centres equally near.
 
-    Parameters
-    ----------
-    labels : ndarray of int32, shape (n,)
-    inertia : float
-        Weighted sum of the squared distances; NaN if not computed.
-    used : ndarray of bool, shape (n_clusters,)
-        Which centres are nearest to some point.
+    labels (ndarray of int32, shape (n,))
+    inertia: Weighted sum of the squared distances; NaN if not computed.
+    used (ndarray of bool, shape (n_clusters,)): Which centres are nearest to some point.
     """
 
     labels: Labels

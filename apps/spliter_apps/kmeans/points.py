@@ -143,7 +143,7 @@ class _Checker:
 
     def checked(self, partition: Partition) -> Iterator[Block]:
         for index, block in partition.items():
-            found = block_schema(index, block, accept_sparse=True)
+            found = block_schema(index, block)
             self.schema = found if self.schema is None else self.schema.merged(found)
             if self.weighted:
                 what = f"the weights of block {index}"

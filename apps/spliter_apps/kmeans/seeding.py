@@ -74,11 +74,7 @@ def first_centers(
     if how == "auto":
         how = "k-means++" if n_clusters <= MAX_ONE_BY_ONE else "k-means||"
     seeder = Seeder(points, n_clusters, random_state)
-    ways = {
-        "k-means++": seeder.plus_plus,
-        "k-means||": seeder.parallel,
-        "random": seeder.random,
-    }
+    ways = {"k-means++": seeder.plus_plus, "k-means||": seeder.parallel, "random": seeder.random}
     return ways[how]()
 
 

@@ -23,12 +23,7 @@ from spliter_apps.neighbors.inspection import TargetKind, Targets, output_names
 from spliter_apps.neighbors.kernel import build_tree
 from spliter_apps.neighbors.metric import TREES, resolve_search
 from spliter_apps.neighbors.precomputed import check_format, check_not_negative
-from spliter_apps.neighbors.tasks import (
-    FinishFunction,
-    Query,
-    concatenate_results,
-    cut_results,
-)
+from spliter_apps.neighbors.tasks import FinishFunction, Query, concatenate_results, cut_results
 
 Output = tuple[npt.DTypeLike, tuple[int, ...]]
 """Dtype of one output array, and its shape without the rows."""
@@ -184,12 +179,7 @@ class NeighborsEstimator(MultiOutputMixin, BaseEstimator):  # type: ignore[misc]
         if self._takes_distances():
             check_format(X)
         checked = validated(
-            self,
-            X,
-            accept_sparse="csr",
-            reset=False,
-            order="C",
-            ensure_all_finite=self._finite(),
+            self, X, accept_sparse="csr", reset=False, order="C", ensure_all_finite=self._finite()
         )
         search = self._forest.search
         if sparse.issparse(checked) and search.algorithm in TREES:

@@ -51,16 +51,10 @@ QUERIES_PER_TASK = 256
 class Forest:
     """The search trees of a fitted estimator.
 
-    Parameters
-    ----------
-    search : Search
-        Algorithm and metric of all trees.
-    trees : tuple of Tree or of future
-        One per partition; there is one partition per location.
-    partitions : tuple of Partition
-        Partition of each tree; empty if the trees are in this process' memory.
-    parts : Split or None
-        The Split of these partitions.
+    search: Algorithm and metric of all trees.
+    trees: One per partition; there is one partition per location.
+    partitions: Partition of each tree; empty if the trees are in this process' memory.
+    parts: The Split of these partitions.
     """
 
     search: Search
@@ -74,26 +68,8 @@ class Forest:
     ) -> tuple[Forest, DataSummary]:
         """Check the points, and start building a tree of each partition, at its location.
 
-        Parameters
-        ----------
-        parts : Split
-            Points, or points and targets, with known item indexes. Kept by the forest.
-        params : mapping
-            Parameters of the estimator; see :func:`resolve_search`.
-        kind : {'classes', 'values'} or None
-            Kind of the targets.
-
-        Returns
-        -------
-        Forest
-            Its trees are futures.
-        DataSummary
-            Description of the points and targets (already computed).
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the points, targets or parameters are invalid.
+        `parts` are points, or points and targets, with known item indexes; the forest keeps them.
+        The trees are futures, the summary of the points and targets is computed.
         """
         partitions = tuple(parts)
         samples = gather([each.submit(inspect_partition, kind) for each in partitions])
@@ -104,10 +80,7 @@ class Forest:
                 "Found array with 0 sample(s) in all blocks while a minimum of 1 is required."
             )
         search = resolve_search(
-            params,
-            n_items=schema.n_items,
-            n_features=schema.n_features,
-            is_sparse=schema.is_sparse,
+            params, n_items=schema.n_items, n_features=schema.n_features, is_sparse=schema.is_sparse
         )
         trees = [
             each.submit(build_partition_tree, search, kind, schema.is_sparse) for each in partitions
@@ -132,17 +105,7 @@ class Forest:
         return engine, tuple(each.location for each in self.partitions)
 
     def query_array(self, points: Any, query: Query, finish: FinishFunction) -> BatchResult:
-        """Query the forest with points in memory, and wait for the result.
-
-        Parameters
-        ----------
-        points : ndarray or CSR matrix of shape (n, n_features)
-            Queries.
-        query : Query
-            Kind of search in each tree.
-        finish : callable
-            Computes the result from the merged neighbours.
-        """
+        """Query the forest with points in memory, and wait for the result."""
         engine, locations = self._engine()
         places = sorted(set(locations))
         n_queries = points.shape[0]
@@ -169,19 +132,7 @@ class Forest:
     ) -> list[tuple[Partition, list[Any]]]:
         """Query the forest with points in blocks, without waiting.
 
-        Parameters
-        ----------
-        parts : Split
-            Queries, or tuples whose first element is queries.
-        requirements : Requirements or future
-            Requirements for the queries.
-        query, finish
-            As for :meth:`query_array`.
-
-        Returns
-        -------
-        list of (Partition, list of future)
-            Futures of the results for each partition, in order.
+        Returns each partition with the futures of its results.
         """
         partitions = list(parts)
         engine = _executor(partitions[0])
@@ -199,17 +150,10 @@ class Forest:
     def query_own_points(
         self, query: Query, finish: FinishFunction
     ) -> list[tuple[Partition | None, list[Any]]]:
-        """Query the forest with its own points, without waiting.
+        """Query the forest with its own points, without waiting; none is its own neighbour.
 
-        Parameters
-        ----------
-        query, finish
-            As for :meth:`query_array`; points are not their own neighbours.
-
-        Returns
-        -------
-        list of (Partition or None, list of future)
-            Futures of the results for each tree, in the order of its points.
+        Returns for each tree its partition, if it has one, and the futures of its results, in the
+        order of its points.
         """
         engine, locations = self._engine()
         places = sorted(set(locations))
@@ -291,17 +235,7 @@ def _executor(partition: Partition) -> Executor:
 def order_by_item(results: Sequence[BatchResult], items: Sequence[Ints]) -> BatchResult:
     """Return the results for the training points in the order of the training data.
 
-    Parameters
-    ----------
-    results : sequence of BatchResult
-        One for each tree, in the order of its points.
-    items : sequence of ndarray of int64
-        Row numbers of the points of each tree.
-
-    Returns
-    -------
-    tuple of ndarray or CSR matrix
-        One row per training point.
+    `results` has one element for each tree, `items` the row numbers of its points.
     """
     order = np.argsort(np.concatenate(items), kind="stable")
     in_order = (order == np.arange(len(order))).all()

@@ -14,7 +14,14 @@ from sklearn.utils.validation import check_array
 
 from spliter import InvalidArgumentError, Partition
 from spliter_apps._blocks import Schema, dense, inspect, points_of
-from spliter_apps._differences import Names, check_same_columns, column_names, native, refuse_masked
+from spliter_apps._differences import (
+    Names,
+    check_same_columns,
+    check_same_number,
+    column_names,
+    native,
+    refuse_masked,
+)
 from spliter_apps._labels import check_one_kind, distinct, encode_labels
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -25,17 +32,10 @@ TargetKind: TypeAlias = Literal["classes", "values"]
 class Targets:
     """Description of targets: shape, names, dtype and classes.
 
-    Parameters
-    ----------
-    n_outputs : int or None
-        Columns; ``None`` if they are one-dimensional.
-    dtype : dtype
-    names : tuple or None
-        Names of several outputs, if they have any.
-    classes : tuple of ndarray
-        Sorted labels of each output; empty for values.
-    counts : tuple of ndarray of int
-        Number of occurrences of each label.
+    n_outputs: Columns; ``None`` if they are one-dimensional.
+    names: Names of several outputs, if they have any.
+    classes: Sorted labels of each output; empty for values.
+    counts: Number of occurrences of each label.
     """
 
     n_outputs: int | None
@@ -46,22 +46,7 @@ class Targets:
 
     @classmethod
     def of(cls, targets: Array, kind: TargetKind, names: Names = None) -> Targets:
-        """Describe an array of targets.
-
-        Parameters
-        ----------
-        targets : ndarray of shape (n,) or (n, n_outputs)
-            Labels or values.
-        names : tuple, optional
-            Names of several outputs.
-        kind : {'classes', 'values'}
-            Whether they are labels or values.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If they are not valid labels, or not numbers.
-        """
+        """Describe an array of labels or values; reject invalid labels, and what is no number."""
         n_outputs = None if targets.ndim == 1 else targets.shape[1]
         if kind == "values":
             _check_numbers(targets)
@@ -77,24 +62,9 @@ class Targets:
         return cls(n_outputs, targets.dtype, names, classes, counts)
 
     def merged(self, other: Targets) -> Targets:
-        """Return the description of these and other targets together.
-
-        Parameters
-        ----------
-        other : Targets
-            Description of other rows.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the columns differ, or labels are of several kinds.
-        """
+        """Return the description of these and other targets together."""
         check_same_columns(self.names, other.names, "all blocks of y")
-        if self.n_outputs != other.n_outputs:
-            raise InvalidArgumentError(
-                f"all blocks of y must have the same number of columns, got {self.n_outputs} and "
-                f"{other.n_outputs}"
-            )
+        check_same_number(self.n_outputs, other.n_outputs, "all blocks of y")
         classes, counts = [], []
         for mine, its, my_counts, its_counts in zip(
             self.classes, other.classes, self.counts, other.counts, strict=True
@@ -114,11 +84,7 @@ class Targets:
 class DataSummary:
     """Description of training data: schema of the points, and targets.
 
-    Parameters
-    ----------
-    schema : Schema
-    targets : Targets or None
-        Description of the targets, if there are any.
+    targets: Description of the targets, if there are any.
     """
 
     schema: Schema
@@ -135,19 +101,9 @@ class DataSummary:
 def inspect_partition(partition: Partition, kind: TargetKind | None) -> DataSummary:
     """Check and describe the blocks of a partition, at its location.
 
-    Parameters
-    ----------
-    partition : Partition
-        Points; points and targets if there is a `kind`.
-    kind : {'classes', 'values'} or None
-        Kind of the targets.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a block cannot be used.
+    They are points, and targets if there is a `kind`.
     """
-    schema = inspect(partition, accept_sparse=True)
+    schema = inspect(partition)
     if kind is None:
         return DataSummary(schema, None)
     targets, names = gather_targets(partition)
@@ -155,25 +111,7 @@ def inspect_partition(partition: Partition, kind: TargetKind | None) -> DataSumm
 
 
 def gather_targets(partition: Partition) -> tuple[Array, Names]:
-    """Return the targets of a partition of points and targets as one array, and their names.
-
-    Parameters
-    ----------
-    partition : Partition
-        At its location.
-
-    Returns
-    -------
-    targets : ndarray of shape (n,) or (n, n_outputs)
-        Validated.
-    names : tuple or None
-        Names of several outputs.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a block cannot be used, names it; or if two blocks differ.
-    """
+    """Return the targets of a partition as one array, and the names of several outputs."""
     return concatenate_targets([(f"block {index}", block[1]) for index, block in partition.items()])
 
 
@@ -233,19 +171,7 @@ def _check_targets(block: Any, where: str) -> Array:
 def gather_points(partition: Partition, dtype: npt.DTypeLike, *, is_sparse: bool) -> Any:
     """Return the points of a partition, already checked, as one array.
 
-    Parameters
-    ----------
-    partition : Partition
-        At its location; points, or tuples whose first element is points.
-    dtype : dtype
-        Dtype of the result.
-    is_sparse : bool
-        Whether to return a sparse matrix.
-
-    Returns
-    -------
-    ndarray or CSR matrix of shape (n, n_features)
-        A single block of that dtype is returned without a copy.
+    A single block of that dtype is returned without a copy.
     """
     blocks = (block[0] if isinstance(block, tuple) else block for block in partition)
     if is_sparse:
@@ -254,20 +180,11 @@ def gather_points(partition: Partition, dtype: npt.DTypeLike, *, is_sparse: bool
 
 
 def stack(arrays: Iterable[Any], n_rows: int | None) -> Any:
-    """Concatenate arrays along axis 0, with at most one copy of the values.
+    """Concatenate arrays or CSR matrices along axis 0, with at most one copy of the values.
 
-    Parameters
-    ----------
-    arrays : iterable of ndarray or CSR matrix, shape (n, n_columns)
-        At least one; the first determines the type of the result. Dense ones from a generator
-        are in memory one at a time, in addition to the result.
-    n_rows : int or None
-        Total number of rows, if known.
-
-    Returns
-    -------
-    ndarray or CSR matrix
-        A single array is returned without a copy.
+    The first determines the type of the result. Dense ones from a generator are in memory one at a
+    time, in addition to the result, if the number of rows is known. A single array is returned
+    without a copy.
     """
     remaining = iter(arrays)
     first = next(remaining)
@@ -277,11 +194,11 @@ def stack(arrays: Iterable[Any], n_rows: int | None) -> Any:
     if n_rows is None or first.shape[0] == n_rows:
         kept = [first, *(dense(array) for array in remaining if array.shape[0])]
         return first if len(kept) == 1 else np.concatenate(kept)
-    concatenate_results: Array = np.empty((n_rows, *first.shape[1:]), dtype=first.dtype)
-    concatenate_results[: len(first)] = first
+    whole: Array = np.empty((n_rows, *first.shape[1:]), dtype=first.dtype)
+    whole[: len(first)] = first
     start = len(first)
     del first
     for array in map(dense, remaining):
-        concatenate_results[start : start + len(array)] = array
+        whole[start : start + len(array)] = array
         start += len(array)
-    return concatenate_results
+    return whole

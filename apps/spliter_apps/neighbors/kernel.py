@@ -43,14 +43,10 @@ MORE = 4
 class Candidates:
     """Neighbours of each query, ordered by distance, then by row number.
 
-    Parameters
-    ----------
-    distances : ndarray of float64, shape (n_queries, k)
-        Distances, ascending.
-    items : ndarray of int64, shape (n_queries, k)
-        Global row numbers of the neighbours.
-    targets : ndarray of shape (n_queries, k) or (n_queries, k, n_outputs), or None
-        Their targets, if requested.
+    distances (ndarray of float64, shape (n_queries, k)): Distances, ascending.
+    items (ndarray of int64, shape (n_queries, k)): Global row numbers of the neighbours.
+    targets (ndarray of shape (n_queries, k) or (n_queries, k, n_outputs), or None): Their targets,
+        if requested.
     """
 
     distances: Floats
@@ -62,18 +58,7 @@ class Candidates:
         return 500 + sum(map(nbytes, (self.distances, self.items, self.targets)))
 
     def columns(self, chosen: npt.NDArray[np.intp]) -> Candidates:
-        """Return the neighbours in the given columns, which may differ by query.
-
-        Parameters
-        ----------
-        chosen : ndarray of intp, shape (n_queries, m)
-            Columns.
-
-        Returns
-        -------
-        Candidates
-            Columns in the given order.
-        """
+        """Return the neighbours in columns of shape (n_queries, m), which may differ by query."""
         rows = np.arange(len(self.items))[:, None]
         targets = None if self.targets is None else self.targets[rows, chosen]
         return Candidates(self.distances[rows, chosen], self.items[rows, chosen], targets)
@@ -81,16 +66,8 @@ class Candidates:
     def without(self, own: Ints) -> Candidates:
         """Return the neighbours other than the query itself, one column less.
 
-        Parameters
-        ----------
-        own : ndarray of int64, shape (n_queries,)
-            Global row numbers of the queries.
-
-        Returns
-        -------
-        Candidates
-            If a query is not among its neighbours (it has many duplicates), its last neighbour
-            is dropped.
+        `own` are the row numbers of the queries. If a query is not among its neighbours (it has
+        many duplicates), its last neighbour is dropped.
         """
         # Stable: moves the query last and keeps the order of the others.
         order = np.argsort(self.items == own[:, None], axis=1, kind="stable")
@@ -98,23 +75,7 @@ class Candidates:
 
 
 def nearest(tree: Tree, points: Any, k: int, *, with_targets: bool = False) -> Candidates:
-    """Return the nearest neighbours in one tree.
-
-    Parameters
-    ----------
-    tree : Tree
-        May be empty.
-    points : ndarray or CSR matrix of shape (n_queries, n_features)
-        Queries.
-    k : int
-        Number of neighbours; limited by the size of the tree.
-    with_targets : bool
-        Whether to return their targets too.
-
-    Returns
-    -------
-    Candidates
-        With ``min(k, len(tree))`` columns.
+    """Return the ``min(k, len(tree))`` nearest neighbours in one tree, which may be empty.
 
     Examples
     --------
@@ -190,19 +151,7 @@ def _in_order(
 
 
 def merge_nearest(candidates: Sequence[Candidates], k: int) -> Candidates:
-    """Return the nearest of the neighbours found in several trees.
-
-    Parameters
-    ----------
-    candidates : sequence of Candidates
-        For the same queries, from trees of different points; at least one.
-    k : int
-        Number of neighbours; limited by the total number of candidates.
-
-    Returns
-    -------
-    Candidates
-        Independent of the order of `candidates`.
+    """Return the at most `k` nearest of the neighbours found in trees of different points.
 
     Examples
     --------

@@ -44,15 +44,9 @@ MAX_TREE_FEATURES = 15
 class Search:
     """Search algorithm and metric, fully resolved.
 
-    Parameters
-    ----------
-    algorithm : {'kd_tree', 'ball_tree', 'brute'}
-    metric : str, callable or DistanceMetric
-        scikit-learn's ``effective_metric_``.
-    metric_params : dict
-        scikit-learn's ``effective_metric_params_``.
-    leaf_size : int
-        Points in a leaf of a tree.
+    metric: scikit-learn's ``effective_metric_``.
+    metric_params: scikit-learn's ``effective_metric_params_``.
+    leaf_size: Points in a leaf of a tree.
 
     Examples
     --------
@@ -114,17 +108,10 @@ class Search:
         return self.rounds or self.order is not None
 
     def index(self, points: Any) -> Any:
-        """Build the search index of points.
+        """Build the search index of points; ``None`` if the distances are given.
 
-        Parameters
-        ----------
-        points : ndarray or CSR matrix of shape (n, n_features), n >= 1
-            Dtype :attr:`dtype`, in C order; not copied.
-
-        Returns
-        -------
-        cKDTree, KDTree, BallTree, sklearn.neighbors.NearestNeighbors or None
-            A tree, or a brute-force estimator; ``None`` if the distances are given.
+        The points are of dtype :attr:`dtype`, in C order, and not copied. With brute force the
+        index is an estimator of scikit-learn's.
         """
         if self.is_precomputed:
             return None
@@ -141,33 +128,12 @@ class Search:
 
 
 def resolve_search(
-    params: Mapping[str, Any],
-    *,
-    n_items: int,
-    n_features: int,
-    is_sparse: bool,
+    params: Mapping[str, Any], *, n_items: int, n_features: int, is_sparse: bool
 ) -> Search:
     """Validate an estimator's parameters and choose the search, as scikit-learn does.
 
-    Parameters
-    ----------
-    params : mapping
-        ``algorithm``, ``leaf_size``, ``metric``, ``p``, ``metric_params``; ``n_neighbors`` and
-        ``radius`` if the estimator has them.
-    n_items, n_features : int
-        Shape of the whole collection.
-    is_sparse : bool
-        Whether the points are sparse.
-
-    Returns
-    -------
-    Search
-        The same for every location.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a parameter is invalid, with scikit-learn's message.
+    `n_items` and `n_features` are those of the whole collection: the search is the same for every
+    location. Errors have scikit-learn's message.
 
     Notes
     -----

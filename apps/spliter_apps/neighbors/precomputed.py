@@ -26,13 +26,7 @@ BATCH_ELEMENTS = 2**21
 
 
 def check_format(matrix: Any) -> None:
-    """Reject a sparse matrix in a format that may drop distances of 0.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the format is not one of :data:`GRAPH_FORMATS`.
-    """
+    """Reject a sparse matrix in a format that may drop distances of 0."""
     kind = getattr(matrix, "format", None)
     if sparse.issparse(matrix) and kind not in GRAPH_FORMATS:
         raise InvalidArgumentError(
@@ -42,13 +36,7 @@ def check_format(matrix: Any) -> None:
 
 
 def check_not_negative(distances: Any) -> None:
-    """Reject negative distances.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If there are any; the message shows the smallest.
-    """
+    """Reject negative distances."""
     values = distances if isinstance(distances, np.ndarray) else distances.data
     if values.size and (least := values.min()) < 0:
         raise InvalidArgumentError(
@@ -58,25 +46,9 @@ def check_not_negative(distances: Any) -> None:
 
 
 def nearest_precomputed(distances: Any, k: int) -> tuple[Floats, Places]:
-    """Return the k smallest distances of each row; ties are in the order of the columns.
+    """Return the k smallest distances of each row, ascending, and their columns.
 
-    Parameters
-    ----------
-    distances : ndarray or CSR matrix of shape (n_queries, n)
-    k : int
-        Between 1 and n.
-
-    Returns
-    -------
-    distances : ndarray of float64, shape (n_queries, k)
-        Ascending.
-    places : ndarray of intp, shape (n_queries, k)
-        Their columns.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a row of a graph has fewer entries, or a distance is negative.
+    Ties are in the order of the columns. A row of a graph must have at least `k` entries.
 
     Examples
     --------
@@ -110,26 +82,7 @@ def nearest_precomputed(distances: Any, k: int) -> tuple[Floats, Places]:
 
 
 def within_radius_precomputed(distances: Any, radius: float) -> tuple[Places, Floats, Places]:
-    """Return all distances up to a radius.
-
-    Parameters
-    ----------
-    distances : ndarray or CSR matrix of shape (n_queries, n)
-    radius : float
-        Inclusive.
-
-    Returns
-    -------
-    rows : ndarray of intp, shape (m,)
-        Row of each distance, ascending.
-    distances : ndarray of float64, shape (m,)
-    places : ndarray of intp, shape (m,)
-        Their columns.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a distance is negative.
+    """Return the row, the distance and the column of all distances up to a radius, row by row.
 
     Examples
     --------

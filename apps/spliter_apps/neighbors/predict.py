@@ -73,7 +73,7 @@ class NeighborsPredictor(NeighborsEstimator):
         super()._fit(X, y)
 
     @abstractmethod
-    def _question(self, X: Any) -> Query:
+    def _targets_query(self, X: Any) -> Query:
         """Return the search that a prediction needs, including the neighbours' targets."""
 
     @abstractmethod
@@ -82,7 +82,7 @@ class NeighborsPredictor(NeighborsEstimator):
 
     def _predict(self, X: Any, finish: FinishFunction, outputs: Sequence[Any]) -> tuple[Any, ...]:
         """Query the targets of neighbours and compute predictions at the queries' locations."""
-        return self._query(X, self._question(X), finish, outputs)
+        return self._query(X, self._targets_query(X), finish, outputs)
 
     def _is_in_blocks(self, X: Any) -> bool:
         """Return whether `X`, or the training points if it is ``None``, are in blocks."""
@@ -104,7 +104,7 @@ class NeighborsPredictor(NeighborsEstimator):
         with open_data(X, y, sample_weight, materialize=False) as data:
             if data.parts.ncollections != 3:
                 check_members(data, 2, "split(X, y) or split(X, y, sample_weight)")
-            found = self._query_blocks(data.parts, self._question(X), finish)
+            found = self._query_blocks(data.parts, self._targets_query(X), finish)
             tallies = [
                 partition.submit(tally_results, results, tally) for partition, results in found
             ]
@@ -164,7 +164,7 @@ class KNeighborsPredictor(KNeighborsMixin, NeighborsPredictor):
         self.metric_params = metric_params
         self.n_jobs = n_jobs
 
-    def _question(self, X: Any) -> Query:
+    def _targets_query(self, X: Any) -> Query:
         return self._nearest(X, with_targets=True)[0]
 
 
@@ -192,7 +192,7 @@ class RadiusNeighborsPredictor(RadiusNeighborsMixin, NeighborsPredictor):
         self.metric_params = metric_params
         self.n_jobs = n_jobs
 
-    def _question(self, X: Any) -> Query:
+    def _targets_query(self, X: Any) -> Query:
         return self._within(with_targets=True)
 
 

@@ -19,17 +19,13 @@ from spliter_apps.neighbors.tree import Floats, Ints, Tree, convert_queries, nby
 class Neighbourhoods:
     """Neighbours of all queries, concatenated.
 
-    Parameters
-    ----------
-    n_queries : int
-        Number of queries.
-    rows : ndarray of intp, shape (n,)
-        The query that each neighbour belongs to, ascending.
-    distances : ndarray of float64, shape (n,)
-    items : ndarray of int64, shape (n,)
-        Global row number of each neighbour; ascending within a query.
-    targets : ndarray of shape (n,) or (n, n_outputs), or None
-        Target of each neighbour, if requested.
+    n_queries: Number of queries.
+    rows (ndarray of intp, shape (n,)): The query that each neighbour belongs to, ascending.
+    distances (ndarray of float64, shape (n,))
+    items (ndarray of int64, shape (n,)): Global row number of each neighbour; ascending within a
+        query.
+    targets (ndarray of shape (n,) or (n, n_outputs), or None): Target of each neighbour, if
+        requested.
     """
 
     n_queries: int
@@ -43,13 +39,7 @@ class Neighbourhoods:
         return 500 + sum(map(nbytes, (self.rows, self.distances, self.items, self.targets)))
 
     def picked(self, which: npt.NDArray[Any]) -> Neighbourhoods:
-        """Return some of the neighbours, or all in another order.
-
-        Parameters
-        ----------
-        which : ndarray of bool or intp
-            Index into the neighbours.
-        """
+        """Return some of the neighbours by their index, or all in another order."""
         return Neighbourhoods(
             self.n_queries,
             self.rows[which],
@@ -59,13 +49,7 @@ class Neighbourhoods:
         )
 
     def without(self, own: Ints) -> Neighbourhoods:
-        """Return the neighbours other than the queries themselves.
-
-        Parameters
-        ----------
-        own : ndarray of int64, shape (n_queries,)
-            Global row numbers of the queries.
-        """
+        """Return the neighbours other than the queries themselves, given their row numbers."""
         return self.picked(self.items != own[self.rows])
 
     def by_distance(self) -> Neighbourhoods:
@@ -77,18 +61,7 @@ class Neighbourhoods:
         return np.searchsorted(self.rows, np.arange(self.n_queries + 1))
 
     def one_array_each(self, values: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
-        """Cut values, one per neighbour, into an array per query.
-
-        Parameters
-        ----------
-        values : ndarray, shape (n,)
-            :attr:`distances` or :attr:`items`.
-
-        Returns
-        -------
-        ndarray of object, shape (n_queries,)
-            Elements are ndarrays.
-        """
+        """Cut values, one per neighbour, into an array per query."""
         cut = np.empty(self.n_queries, dtype=object)
         starts = self.starts().tolist()
         for row in range(self.n_queries):
@@ -97,23 +70,9 @@ class Neighbourhoods:
 
 
 def within(tree: Tree, points: Any, radius: float, *, with_targets: bool = False) -> Neighbourhoods:
-    """Return all neighbours within a radius in one tree.
+    """Return all neighbours within an inclusive radius in one tree, which may be empty.
 
-    Parameters
-    ----------
-    tree : Tree
-        May be empty.
-    points : ndarray or CSR matrix of shape (n_queries, n_features)
-        Queries.
-    radius : float
-        Inclusive.
-    with_targets : bool
-        Whether to return their targets too.
-
-    Returns
-    -------
-    Neighbourhoods
-        Ordered by query, then by row number.
+    They are ordered by query, then by row number.
 
     Examples
     --------
@@ -133,18 +92,7 @@ def within(tree: Tree, points: Any, radius: float, *, with_targets: bool = False
 
 
 def merge_within(found: Sequence[Neighbourhoods]) -> Neighbourhoods:
-    """Merge the neighbours found in several trees.
-
-    Parameters
-    ----------
-    found : sequence of Neighbourhoods
-        For the same queries, from trees of different points; at least one.
-
-    Returns
-    -------
-    Neighbourhoods
-        Independent of the order of `found`.
-    """
+    """Merge the neighbours found in trees of different points, for the same queries."""
     if len(found) == 1:
         return found[0]
     targets = None

@@ -15,37 +15,14 @@ Array = npt.NDArray[Any]
 
 
 def as_arrays(found: Candidates, return_distance: bool) -> tuple[Array, ...]:
-    """Return distances and row numbers of the nearest neighbours.
-
-    Parameters
-    ----------
-    found : Candidates
-    return_distance : bool
-        Whether to include the distances.
-
-    Returns
-    -------
-    tuple of ndarray, shape (n_queries, k)
-        Distances (if requested) and row numbers.
-    """
+    """Return distances (if requested) and row numbers of the nearest neighbours."""
     return (found.distances, found.items) if return_distance else (found.items,)
 
 
 def as_graph(found: Candidates, n_items: int, with_distances: bool) -> tuple[Any]:
-    """Return the nearest neighbours as the rows of a graph.
+    """Return the nearest neighbours as the rows of one graph, of shape (n_queries, n_items).
 
-    Parameters
-    ----------
-    found : Candidates
-    n_items : int
-        Number of fitted points.
-    with_distances : bool
-        Whether the value of an edge is the distance; 1 otherwise.
-
-    Returns
-    -------
-    tuple of csr_matrix of float64, shape (n_queries, n_items)
-        One matrix; columns in the order of the neighbours.
+    Columns are in the order of the neighbours. Edges are the distances, or 1.
     """
     n_queries, k = found.items.shape
     values = found.distances.ravel() if with_distances else np.ones(found.items.size)
@@ -56,20 +33,9 @@ def as_graph(found: Candidates, n_items: int, with_distances: bool) -> tuple[Any
 def as_arrays_of_arrays(
     found: Neighbourhoods, return_distance: bool, by_distance: bool
 ) -> tuple[npt.NDArray[np.object_], ...]:
-    """Return distances and row numbers of all neighbours within a radius.
+    """Return distances (if requested) and row numbers of all neighbours within a radius.
 
-    Parameters
-    ----------
-    found : Neighbourhoods
-    return_distance : bool
-        Whether to include the distances.
-    by_distance : bool
-        Whether to order the neighbours by distance; by row number otherwise.
-
-    Returns
-    -------
-    tuple of ndarray of object, shape (n_queries,)
-        Elements are ndarrays: distances (if requested) and row numbers.
+    Elements are arrays, ordered by distance or by row number.
     """
     ordered = found.by_distance() if by_distance else found
     items = ordered.one_array_each(ordered.items)
@@ -79,20 +45,7 @@ def as_arrays_of_arrays(
 def as_radius_graph(
     found: Neighbourhoods, n_items: int, with_distances: bool, by_distance: bool
 ) -> tuple[Any]:
-    """Return all neighbours within a radius as the rows of a graph.
-
-    Parameters
-    ----------
-    found, n_items, with_distances
-        As for :func:`as_graph`.
-    by_distance : bool
-        Whether to order the edges of a row by distance; by row number otherwise.
-
-    Returns
-    -------
-    tuple of csr_matrix of float64, shape (n_queries, n_items)
-        One matrix.
-    """
+    """Return all neighbours within a radius as the rows of a graph; see :func:`as_graph`."""
     ordered = found.by_distance() if by_distance else found
     values = ordered.distances if with_distances else np.ones(len(ordered.items))
     shape = (ordered.n_queries, n_items)

@@ -10,12 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from spliter import InvalidArgumentError, Split
 from spliter_apps.neighbors.base import NeighborsEstimator, Output
-from spliter_apps.neighbors.results import (
-    as_arrays,
-    as_arrays_of_arrays,
-    as_graph,
-    as_radius_graph,
-)
+from spliter_apps.neighbors.results import as_arrays, as_arrays_of_arrays, as_graph, as_radius_graph
 from spliter_apps.neighbors.tasks import NearestQuery, RadiusQuery
 
 

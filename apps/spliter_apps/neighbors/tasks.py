@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from spliter import Partition
 from spliter_apps._requirements import Requirements
-from spliter_apps.neighbors.inspection import (
-    TargetKind,
-    gather_points,
-    gather_targets,
-    stack,
-)
+from spliter_apps.neighbors.inspection import TargetKind, gather_points, gather_targets, stack
 from spliter_apps.neighbors.kernel import Candidates, Tree, build_tree, merge_nearest, nearest
 from spliter_apps.neighbors.metric import Search
 from spliter_apps.neighbors.radius import Neighbourhoods, merge_within, within
@@ -26,29 +21,9 @@ FinishFunction: TypeAlias = Callable[[Any], BatchResult]
 """Computes the result from the merged neighbours."""
 
 
-class Query(Protocol):
-    """A kind of search: run it in a tree, and merge the results of several trees."""
-
-    def run(self, tree: Tree, points: Any) -> Any:
-        """Return the neighbours of the queries in one tree."""
-        ...
-
-    def merged(self, *found: Any) -> Any:
-        """Merge the neighbours found in several trees."""
-        ...
-
-
 @dataclass(frozen=True)
 class NearestQuery:
-    """Search for the k nearest neighbours.
-
-    Parameters
-    ----------
-    k : int
-        Number of neighbours.
-    with_targets : bool
-        Whether to return their targets too.
-    """
+    """Search for the k nearest neighbours."""
 
     k: int
     with_targets: bool = False
@@ -64,15 +39,7 @@ class NearestQuery:
 
 @dataclass(frozen=True)
 class RadiusQuery:
-    """Search for all neighbours within a radius.
-
-    Parameters
-    ----------
-    radius : float
-        Inclusive.
-    with_targets : bool
-        Whether to return their targets too.
-    """
+    """Search for all neighbours within an inclusive radius."""
 
     radius: float
     with_targets: bool = False
@@ -86,15 +53,16 @@ class RadiusQuery:
         return merge_within(found)
 
 
+Query: TypeAlias = NearestQuery | RadiusQuery
+
+
 @dataclass(frozen=True, eq=False)
 class QueryBatch:
     """A batch of queries.
 
-    Parameters
-    ----------
-    points : ndarray or CSR matrix of shape (n, n_features)
-    items : ndarray of int64, shape (n,), or None
-        Global row numbers if the queries are training points, which are not their own neighbours.
+    points (ndarray or CSR matrix of shape (n, n_features))
+    items (ndarray of int64, shape (n,), or None): Global row numbers if the queries are training
+        points, which are not their own neighbours.
     """
 
     points: Any
@@ -142,10 +110,8 @@ def finish_batch(
     own: QueryBatch | None, found: Sequence[Any], query: Query, finish: FinishFunction
 ) -> BatchResult:
     """Merge the trees' results and compute the final one; a task at the queries' location."""
-    together = query.merged(*found)
-    if own is not None and own.items is not None:
-        together = together.without(own.items)
-    return finish(together)
+    merged: Any = query.merged(*found)
+    return finish(merged if own is None or own.items is None else merged.without(own.items))
 
 
 def cut_results(partition: Partition, results: Sequence[BatchResult]) -> tuple[list[Any], ...]:
@@ -154,16 +120,5 @@ def cut_results(partition: Partition, results: Sequence[BatchResult]) -> tuple[l
 
 
 def concatenate_results(results: Iterable[BatchResult]) -> BatchResult:
-    """Concatenate the results of several batches, output by output.
-
-    Parameters
-    ----------
-    results : iterable of BatchResult
-        In the order of the batches; at least one.
-
-    Returns
-    -------
-    tuple of ndarray or CSR matrix
-        One for each output.
-    """
+    """Concatenate the results of several batches, in their order, output by output."""
     return tuple(stack(output, None) for output in zip(*results, strict=True))

@@ -56,22 +56,15 @@ too little to cause ties."""
 class Tree:
     """Points with their search index, global row numbers and targets.
 
-    Parameters
-    ----------
-    search : Search
-        Algorithm and metric.
-    points : ndarray or CSR matrix of shape (n, n_features)
-        The points; the index refers to the same memory.
-    items : ndarray of int64, shape (n,)
-        Global row numbers of the points.
-    index : cKDTree, KDTree, BallTree, sklearn.neighbors.NearestNeighbors or None
-        The search index; ``None`` if there are no points, or the queries are distances.
-    targets : ndarray of shape (n,) or (n, n_outputs), or None
-        Labels or values of the points.
-    largest : float
-        Largest squared norm of the indexed points if the search rounds: it bounds the error.
-    centre : ndarray of float64, shape (n_features,), or None
-        Subtracted from the indexed points; must be subtracted from queries too.
+    search: Algorithm and metric.
+    points (ndarray or CSR matrix of shape (n, n_features)): The points; the index refers to the
+        same memory.
+    items (ndarray of int64, shape (n,)): Global row numbers of the points.
+    index: The search index; ``None`` if there are no points, or the queries are distances.
+    targets (ndarray of shape (n,) or (n, n_outputs), or None): Labels or values of the points.
+    largest: Largest squared norm of the indexed points if the search rounds: it bounds the error.
+    centre (ndarray of float64, shape (n_features,), or None): Subtracted from the indexed points;
+        must be subtracted from queries too.
     """
 
     search: Search
@@ -105,13 +98,7 @@ class Tree:
 
 
 def nbytes(array: Any) -> int:
-    """Return the bytes of an array or sparse matrix.
-
-    Returns
-    -------
-    int
-        0 for ``None``.
-    """
+    """Return the bytes of an array or sparse matrix; 0 for ``None``."""
     if array is None:
         return 0
     if sparse.issparse(array):
@@ -123,23 +110,10 @@ def nbytes(array: Any) -> int:
 def build_tree(
     points: Any, items: Ints, search: Search, targets: npt.NDArray[Any] | None = None
 ) -> Tree:
-    """Build the search tree of points.
+    """Build the search tree of points, which may be none.
 
-    Parameters
-    ----------
-    points : ndarray or CSR matrix of shape (n, n_features)
-        Dtype ``search.dtype``; not copied if in C order.
-    items : ndarray of int64, shape (n,)
-        Global row numbers of the points.
-    search : Search
-        Algorithm and metric.
-    targets : ndarray of shape (n,) or (n, n_outputs), optional
-        Labels or values of the points.
-
-    Returns
-    -------
-    Tree
-        May be empty.
+    The points are of dtype ``search.dtype``, and not copied if in C order; `items` are their row
+    numbers.
 
     Examples
     --------
@@ -179,19 +153,7 @@ def _as_searched(tree: Tree, points: Any) -> Any:
 
 
 def convert_queries(points: Any, tree: Tree) -> Any:
-    """Convert queries to the type of a tree's points: dense or sparse, and their dtype.
-
-    Parameters
-    ----------
-    points : ndarray or CSR matrix of shape (n_queries, n_features)
-        Queries.
-    tree : Tree
-
-    Returns
-    -------
-    ndarray or CSR matrix
-        The same object if it has that type.
-    """
+    """Convert queries to the type of a tree's points: dense or sparse, and their dtype."""
     dtype = tree.search.dtype
     if tree.search.is_precomputed:
         return points
@@ -203,21 +165,8 @@ def convert_queries(points: Any, tree: Tree) -> Any:
 def query_nearest(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDArray[np.intp]]:
     """Return the k nearest points; the choice among ties is arbitrary.
 
-    Parameters
-    ----------
-    tree : Tree
-        Of at least `k` points.
-    points : ndarray or CSR matrix of shape (n_queries, n_features)
-        Queries, converted by :func:`convert_queries`.
-    k : int
-        At least 1.
-
-    Returns
-    -------
-    distances : ndarray of float64, shape (n_queries, k)
-        Ascending.
-    places : ndarray of intp, shape (n_queries, k)
-        Indexes into the tree's points.
+    The tree has at least `k` points, and the queries were converted by :func:`convert_queries`.
+    Returns ascending distances and indexes into the tree's points, of shape (n_queries, k).
     """
     if tree.search.is_precomputed:
         return nearest_precomputed(points, k)
@@ -247,25 +196,10 @@ def _query_scipy_tree(tree: Tree, points: Any, k: int) -> tuple[Floats, npt.NDAr
 def query_radius(
     tree: Tree, points: Any, radius: float
 ) -> tuple[npt.NDArray[np.intp], Floats, npt.NDArray[np.intp]]:
-    """Return all points within a radius, in any order.
+    """Return all points within an inclusive radius, in any order: queries, distances and indexes.
 
-    Parameters
-    ----------
-    tree : Tree
-        Not empty.
-    points : ndarray or CSR matrix of shape (n_queries, n_features)
-        Queries, converted by :func:`convert_queries`.
-    radius : float
-        Inclusive.
-
-    Returns
-    -------
-    rows : ndarray of intp, shape (n,)
-        Query of each found point, ascending.
-    distances : ndarray of float64, shape (n,)
-        Distance of each found point.
-    places : ndarray of intp, shape (n,)
-        Index of each found point in the tree's points.
+    The tree is not empty, and the queries were converted by :func:`convert_queries`. The numbers of
+    the queries are ascending; the indexes are those of the tree's points.
     """
     if tree.search.is_precomputed:
         return within_radius_precomputed(points, radius)
@@ -293,18 +227,7 @@ def query_radius(
 def search_radius(tree: Tree, points: Any, distances: Floats) -> Floats:
     """Return upper bounds of the computed distances of points that may be as near as given.
 
-    Parameters
-    ----------
-    tree : Tree
-    points : ndarray or CSR matrix of shape (n_queries, n_features)
-        Queries.
-    distances : ndarray of float64, shape (n_queries,)
-        Distance for each query.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_queries,)
-        `distances` plus the largest rounding error.
+    They are the distances, one for each query, plus the largest rounding error.
     """
     if not tree.search.rounds:
         # The bounds by which a tree skips its branches are rounded.
@@ -324,19 +247,8 @@ def exact_distances(
 ) -> Floats:
     """Return the distances of pairs, computed from their coordinate differences.
 
-    Parameters
-    ----------
-    tree : Tree
-        Tree whose search recomputes distances.
-    points : ndarray or CSR matrix of shape (n_queries, n_features)
-        Queries.
-    rows, places : ndarray of intp, shape (n,)
-        Query and point of the tree of each pair.
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        Squared for the metric ``"sqeuclidean"``.
+    `rows` and `places` are the query and the point of the tree of each pair. Distances are squared
+    for the metric ``"sqeuclidean"``.
     """
     found = np.empty(len(rows))
     size = max(BATCH_ELEMENTS // max(tree.points.shape[1], 1), 1)
@@ -362,19 +274,7 @@ def _squared_norms(points: Any) -> Floats:
 
 
 def distinct(points: Any) -> tuple[Any, npt.NDArray[np.intp]]:
-    """Return the distinct rows, and the index of each row among them.
-
-    Parameters
-    ----------
-    points : ndarray or CSR matrix of shape (n, n_features)
-        Rows; sparse ones are returned unchanged.
-
-    Returns
-    -------
-    rows : ndarray or CSR matrix of shape (m, n_features)
-    back : ndarray of intp, shape (n,)
-        ``rows[back]`` equals `points`.
-    """
+    """Return the distinct rows, and the index of each row among them; sparse rows unchanged."""
     if not isinstance(points, np.ndarray):
         return points, np.arange(points.shape[0])
     rows, back = np.unique(points, axis=0, return_inverse=True)

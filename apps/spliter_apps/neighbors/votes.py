@@ -26,18 +26,7 @@ Outliers: TypeAlias = Sequence[Any] | None
 
 
 def check_weights(weights: Any) -> None:
-    """Reject invalid values of the parameter `weights`.
-
-    Parameters
-    ----------
-    weights : object
-        Parameter of an estimator.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is neither a name, nor callable, nor ``None``.
-    """
+    """Reject invalid values of the parameter `weights`."""
     known = isinstance(weights, str) and weights in {"uniform", "distance"}
     if not (weights is None or known or callable(weights)):
         raise InvalidArgumentError(
@@ -47,20 +36,10 @@ def check_weights(weights: Any) -> None:
 
 
 def neighbour_weights(found: Found, weights: Weights) -> Floats | None:
-    """Return the weight of each neighbour.
+    """Return the weight of each neighbour, query by query; ``None`` if all weights are equal.
 
-    Parameters
-    ----------
-    found : Candidates or Neighbourhoods
-    weights : {'uniform', 'distance'}, callable or None
-        As in scikit-learn: a function gets an array of distances of shape (n_queries, k), or,
-        for neighbours within a radius, an array of arrays.
-
-    Returns
-    -------
-    ndarray of float64, shape (n,), or None
-        Weights of the neighbours of the first query, then of the second, ...; ``None`` if all
-        weights are equal.
+    As in scikit-learn, a function gets an array of distances of shape (n_queries, k), or, for
+    neighbours within a radius, an array of arrays.
 
     Examples
     --------
@@ -86,13 +65,7 @@ def neighbour_weights(found: Found, weights: Weights) -> Floats | None:
 
 
 def in_rows(found: Found) -> Neighbourhoods:
-    """Return neighbours in concatenated form.
-
-    Returns
-    -------
-    Neighbourhoods
-        The same neighbours in the same order.
-    """
+    """Return the same neighbours in concatenated form."""
     if not isinstance(found, Candidates):
         return found
     n_queries, k = found.items.shape
@@ -109,28 +82,10 @@ def in_rows(found: Found) -> Neighbourhoods:
 def votes(
     found: Found, classes: Sequence[Array], weights: Weights, outliers: Outliers = None
 ) -> list[Floats]:
-    """Add up the weights of the neighbours of each class.
+    """Add up the weights of the neighbours of each class: (n_queries, n_classes) for each output.
 
-    Parameters
-    ----------
-    found : Candidates or Neighbourhoods
-        With targets.
-    classes : sequence of ndarray, shape (n_classes,)
-        Sorted labels of each output.
-    weights : {'uniform', 'distance'}, callable or None
-    outliers : sequence of label, or None
-        Label of queries without neighbours, for each output; it gets their only vote if it is
-        among the classes. ``None`` to raise an error for such queries.
-
-    Returns
-    -------
-    list of ndarray of float64, shape (n_queries, n_classes)
-        One array per output.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If all neighbours of a query have weight 0, or it has none and `outliers` is ``None``.
+    `outliers` are the labels, one for each output, of queries without neighbours: such a query has
+    one vote for it if it is among the classes. ``None`` to raise an error for such queries.
     """
     flat, counted = in_rows(found), neighbour_weights(found, weights)
     alone = np.bincount(flat.rows, minlength=flat.n_queries) == 0
@@ -162,18 +117,7 @@ def votes(
 def probabilities(
     found: Found, classes: Sequence[Array], weights: Weights, outliers: Outliers = None
 ) -> tuple[Floats, ...]:
-    """Return the share of the votes for each class; see :func:`votes`.
-
-    Parameters
-    ----------
-    found, classes, weights, outliers
-        As for :func:`votes`.
-
-    Returns
-    -------
-    tuple of ndarray of float64, shape (n_queries, n_classes)
-        One array per output; rows of zeros if no class has a vote.
-    """
+    """Return the share of the votes for each class; rows of zeros if no class has a vote."""
     shares = []
     for total in votes(found, classes, weights, outliers):
         of_query = total.sum(axis=1, keepdims=True)
@@ -190,17 +134,7 @@ def winners(
 ) -> tuple[Array]:
     """Return the class with the most votes; ties go to the first class.
 
-    Parameters
-    ----------
-    found, classes, weights, outliers
-        As for :func:`votes`.
-    one_output : bool
-        Whether labels are one-dimensional.
-
-    Returns
-    -------
-    tuple of ndarray, shape (n_queries,) or (n_queries, n_outputs)
-        One array with the dtype of the labels.
+    If `one_output`, the array has one axis.
     """
     won = []
     for output, total in enumerate(votes(found, classes, weights, outliers)):
@@ -211,19 +145,7 @@ def winners(
 
 
 def averages(found: Found, weights: Weights) -> tuple[Array]:
-    """Return the mean target of the neighbours.
-
-    Parameters
-    ----------
-    found : Candidates or Neighbourhoods
-        With targets.
-    weights : {'uniform', 'distance'}, callable or None
-
-    Returns
-    -------
-    tuple of ndarray, shape (n_queries,) or (n_queries, n_outputs)
-        One array; NaN for queries without neighbours.
-    """
+    """Return the mean target of the neighbours; NaN for queries without neighbours."""
     assert found.targets is not None
     counted = neighbour_weights(found, weights)
     if isinstance(found, Candidates):
@@ -248,16 +170,7 @@ def averages(found: Found, weights: Weights) -> tuple[Array]:
 def mean_dtype(targets: npt.DTypeLike, weights: Weights) -> np.dtype[Any]:
     """Return the dtype of means of targets, as in scikit-learn.
 
-    Parameters
-    ----------
-    targets : dtype
-    weights : {'uniform', 'distance'}, callable or None
-        Weight of each neighbour.
-
-    Returns
-    -------
-    dtype
-        float32 for unweighted means of float32, else float64 (for all usual targets).
+    It is float32 for unweighted means of float32, else float64 (for all usual targets).
     """
     uniform = weights is None or (isinstance(weights, str) and weights == "uniform")
     return np.mean(np.zeros(1, targets)).dtype if uniform else np.dtype(np.float64)
@@ -268,19 +181,7 @@ def _in_columns(values: Array) -> Array:
 
 
 def hits(truth: Array, predicted: Array, sample_weight: Array | None) -> Floats:
-    """Return the weight of the rows predicted correctly in all outputs, and of all rows.
-
-    Parameters
-    ----------
-    truth, predicted : ndarray of shape (n,) or (n, n_outputs)
-        Labels.
-    sample_weight : ndarray of shape (n,), or None
-
-    Returns
-    -------
-    ndarray of float64, shape (2,)
-        Additive over rows.
-    """
+    """Return the weight of the rows predicted correctly in all outputs, and of all rows."""
     right = _in_columns(truth) == _in_columns(predicted)
     counted = np.ones(len(predicted)) if sample_weight is None else sample_weight
     return np.array([counted[right.all(axis=1)].sum(), counted.sum()], dtype=np.float64)
@@ -290,12 +191,9 @@ def hits(truth: Array, predicted: Array, sample_weight: Array | None) -> Floats:
 class ErrorSums:
     """Sums from which the coefficient of determination is computed, for each output.
 
-    Parameters
-    ----------
-    truth : Moments
-        Weighted moments of the true values.
-    errors : ndarray of float64, shape (n_outputs,)
-        Weighted sums of the squared errors of the predictions.
+    truth: Weighted moments of the true values.
+    errors (ndarray of float64, shape (n_outputs,)): Weighted sums of the squared errors of the
+        predictions.
     """
 
     truth: Moments
@@ -303,24 +201,7 @@ class ErrorSums:
 
     @classmethod
     def of(cls, truth: Array, predicted: Array, sample_weight: Array | None) -> ErrorSums:
-        """Compute the sums of some rows.
-
-        Parameters
-        ----------
-        truth, predicted : ndarray of shape (n,) or (n, n_outputs)
-            Targets.
-        sample_weight : ndarray of shape (n,), or None
-
-        Returns
-        -------
-        ErrorSums
-            With weight 0 if there are no rows.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If a prediction is NaN.
-        """
+        """Compute the sums of some rows, with weight 0 if there are none."""
         expected = _in_columns(truth).astype(np.float64)
         counted = np.ones(len(predicted)) if sample_weight is None else sample_weight
         counted = counted.astype(np.float64)[:, None]
@@ -342,10 +223,7 @@ class ErrorSums:
     def r2(self) -> float:
         """Return the mean coefficient of determination of the outputs.
 
-        Returns
-        -------
-        float
-            A constant output counts as 1.0 if it is predicted exactly, else 0.0.
+        A constant output counts as 1.0 if it is predicted exactly, else 0.0.
         """
         squares = self.truth.variance * self.truth.count
         varies = squares > 0

@@ -47,17 +47,7 @@ SAMPLE_MARGIN_ERROR = 1.0
 
 
 def margin_error(nitems: int) -> float:
-    """Return the estimated error of the margins of a representative partition.
-
-    Parameters
-    ----------
-    nitems : int
-        Items in the partition.
-
-    Returns
-    -------
-    float
-        In units of the margin.
+    """Return the expected error, in units of the margin, of the margins of so many items.
 
     Examples
     --------
@@ -70,17 +60,8 @@ def margin_error(nitems: int) -> float:
 def missing_counts(counts: Counts, totals: Counts) -> Floats | None:
     """Return how many items of each class a partition lacks to be representative.
 
-    Parameters
-    ----------
-    counts : ndarray of int64, shape (n_classes,)
-    totals : ndarray of int64, shape (n_classes,)
-        Items of each class in all data, at least one each.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_classes,), or None
-        Missing items of each class; ``None`` if the partition has about as many of each class
-        as expected.
+    `totals` are the items of each class in all data, at least one each. ``None`` if the partition
+    has about as many of each class as expected.
 
     Examples
     --------
@@ -103,15 +84,7 @@ def missing_counts(counts: Counts, totals: Counts) -> Floats | None:
 def replacement_counts(totals: Counts) -> Counts:
     """Return the number of items of each class in a sample that replaces missing classes.
 
-    Parameters
-    ----------
-    totals : ndarray of int64, shape (n_classes,)
-        Items of each class in all data.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_classes,)
-        The same number for each class, limited by the items there are.
+    The same number for each class, limited by the items there are.
 
     Examples
     --------
@@ -124,18 +97,7 @@ def replacement_counts(totals: Counts) -> Counts:
 def quotas(counts: Sequence[Counts], totals: Counts, wanted: Counts) -> list[Counts]:
     """Return how many items of each class each partition contributes to a sample.
 
-    Parameters
-    ----------
-    counts : sequence of ndarray of int64, shape (n_classes,)
-    totals : ndarray of int64, shape (n_classes,)
-        Items of each class in all data.
-    wanted : ndarray of int64, shape (n_classes,)
-        Items of each class in the sample.
-
-    Returns
-    -------
-    list of ndarray of int64, shape (n_classes,)
-        In proportion to the items of the partition, rounded up.
+    In proportion to the items of the partition, rounded up.
 
     Examples
     --------
@@ -146,20 +108,7 @@ def quotas(counts: Sequence[Counts], totals: Counts, wanted: Counts) -> list[Cou
 
 
 def sample(rows: Rows, quota: Counts) -> Rows:
-    """Draw items of each class at regular intervals.
-
-    Parameters
-    ----------
-    rows : Rows
-        Items of one partition.
-    quota : ndarray of int64, shape (n_classes,)
-        Number of items to draw of each class, if there are as many.
-
-    Returns
-    -------
-    Rows
-        The sample, in the order of `rows`.
-    """
+    """Draw items of each class at regular intervals; as many as `quota` says, if there are."""
     taken = []
     for label, wanted in enumerate(quota.tolist()):
         (having,) = np.nonzero(rows.labels == label)
@@ -171,20 +120,8 @@ def sample(rows: Rows, quota: Counts) -> Rows:
 def replacements(drawn: Rows, rows: Rows, mass: Floats) -> Rows:
     """Return the items of a sample that replace the missing classes of a partition.
 
-    Parameters
-    ----------
-    drawn : Rows
-        A sample of all data.
-    rows : Rows
-        Items of the partition.
-    mass : ndarray of float64, shape (n_classes,)
-        Number of missing items of each class.
-
-    Returns
-    -------
-    Rows
-        Items of the sample that are not in the partition, of its missing classes. Their
-        weights are scaled so that their mean in each class makes up for the missing items.
+    They are those of its missing classes that it does not have, with weights whose sum in each
+    class is `mass`, the number of items that it lacks.
     """
     others = drawn.taken(~np.isin(drawn.indexes, rows.indexes) & (mass[drawn.labels] > 0))
     own = np.ones(len(others)) if others.weights is None else others.weights

@@ -31,15 +31,7 @@ partitions, each predicted evaluation saves 3 to 70 ns of one thread, median 7."
 def sample_counts(totals: Counts) -> Counts:
     """Return the number of items of each class in the sample.
 
-    Parameters
-    ----------
-    totals : ndarray of int64, shape (n_classes,)
-        Items of each class in all data.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_classes,)
-        In proportion to `totals`, but at least two of each class (if there are two).
+    In proportion to `totals`, but at least two of each class (if there are two).
 
     Examples
     --------
@@ -54,20 +46,8 @@ def sample_counts(totals: Counts) -> Counts:
 def evaluations_saved(drawn: Rows, svc: SVC, nitems: int) -> float:
     """Estimate how many kernel evaluations a cascade saves, compared with one SVC on all points.
 
-    Parameters
-    ----------
-    drawn : Rows
-        Sample of all data.
-    svc : SVC
-        Untrained, with a number for gamma and class weights by class number.
-    nitems : int
-        Number of items in all data.
-
-    Returns
-    -------
-    float
-        Negative if one SVC evaluates the kernel less often; infinite if the sample contains
-        a single class.
+    `nitems` is the number of items in all data. Negative if one SVC evaluates the kernel less
+    often; infinite if the sample contains a single class.
 
     Notes
     -----

@@ -32,18 +32,12 @@ BlockIndex: TypeAlias = tuple[int, ...]
 class PartitionSummary:
     """Results of the first pass for one partition.
 
-    Parameters
-    ----------
-    first : tuple of int
-        Index of its first block.
-    schema : Schema
-        Schema of its points.
-    classes : ndarray, shape (n_classes,)
-        Its labels, sorted.
-    counts, positive : ndarray of int64, shape (n_classes,)
-        Items of each class, and those of them with a positive weight.
-    moments : Moments or None
-        Moments of its points, if requested.
+    first: Index of its first block.
+    schema: Schema of its points.
+    classes (ndarray, shape (n_classes,)): Its labels, sorted.
+    counts, positive (ndarray of int64, shape (n_classes,)): Items of each class, and those of them
+        with a positive weight.
+    moments: Moments of its points, if requested.
     """
 
     first: BlockIndex
@@ -58,18 +52,13 @@ class PartitionSummary:
 class DataSummary:
     """Results of the first pass for all data.
 
-    Parameters
-    ----------
-    schema : Schema
-        Schema of the points.
-    classes : ndarray, shape (n_classes,)
-        All labels, sorted; at least two.
-    counts, positive : ndarray of int64, shape (n_classes,)
-        Items of each class, and those of them with a positive weight.
-    moments : Moments or None
-        Moments of the points, if requested.
-    positive_of : mapping of tuple of int to ndarray of int64, shape (n_classes,)
-        `positive` of each partition, by the index of its first block.
+    schema: Schema of the points.
+    classes (ndarray, shape (n_classes,)): All labels, sorted; at least two.
+    counts, positive (ndarray of int64, shape (n_classes,)): Items of each class, and those of them
+        with a positive weight.
+    moments: Moments of the points, if requested.
+    positive_of (mapping of tuple of int to ndarray of int64, shape (n_classes,)): `positive` of
+        each partition, by the index of its first block.
     """
 
     schema: Schema
@@ -81,19 +70,7 @@ class DataSummary:
 
     @classmethod
     def of(cls, summaries: Iterable[PartitionSummary]) -> DataSummary:
-        """Merge the summaries of all partitions, in the order of their first blocks.
-
-        Parameters
-        ----------
-        summaries : iterable of PartitionSummary
-            In any order.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If points of different partitions differ in their columns, labels in their
-            kind, or there are fewer than two classes with positive weights.
-        """
+        """Merge the summaries of all partitions, in the order of their first blocks."""
         ordered = sorted(summaries, key=operator.attrgetter("first"))
         schema = functools.reduce(Schema.merged, [found.schema for found in ordered])
         if not schema.n_items:
@@ -131,21 +108,8 @@ def _members(block: Any) -> tuple[Any, Any, Any]:
 
 
 def inspect_partition(partition: Partition, moments: bool) -> PartitionSummary:
-    """Check the blocks of a partition, at its location, and summarise them.
-
-    Parameters
-    ----------
-    partition : Partition
-        Points, labels and optionally weights.
-    moments : bool
-        Whether to compute the moments of the points.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a block cannot be used; names it.
-    """
-    schema = inspect(partition, accept_sparse=True)
+    """Check the blocks of a partition, at its location, and summarise them."""
+    schema = inspect(partition)
     labels, wanted = [], []
     for index, block in partition.items():
         points, of_block, weights = _members(block)
@@ -180,18 +144,7 @@ def _moments(partition: Partition) -> Moments:
 
 
 def moments_of(points: Any) -> Moments:
-    """Return the moments of the elements of points, computed exactly as scikit-learn's SVC does.
-
-    Parameters
-    ----------
-    points : ndarray or CSR matrix of float64, shape (n, n_features)
-        Points.
-
-    Returns
-    -------
-    Moments
-        Zeros if there are no elements.
-    """
+    """Return the moments of the elements of points, computed exactly as scikit-learn's SVC does."""
     count = points.shape[0] * points.shape[1]
     if not count:
         return Moments(0, 0.0, 0.0)
@@ -205,20 +158,9 @@ def moments_of(points: Any) -> Moments:
 
 
 def read(partition: Partition, classes: Array) -> Rows:
-    """Return the items of a partition, checked in the first pass, at its location.
+    """Return the items of a partition with a positive weight, at its location.
 
-    Parameters
-    ----------
-    partition : Partition
-        Points, labels and optionally weights. The points are copied unless they are one
-        float64 block.
-    classes : ndarray, shape (n_classes,)
-        All labels, sorted.
-
-    Returns
-    -------
-    Rows
-        Items with a positive weight.
+    They were checked in the first pass. The points are copied unless they are one float64 block.
     """
     blocks = [_members(block) for block in partition]
     several = [_sorted_csr(points_of(points, np.float64)) for points, _, _ in blocks]

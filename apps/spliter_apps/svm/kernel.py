@@ -38,16 +38,11 @@ from spliter_apps.svm.margins import bounds, dual_objective, near_margin, slacks
 class Rows:
     """Training items.
 
-    Parameters
-    ----------
-    points : ndarray or CSR matrix of float64, shape (n, n_features)
-        The points.
-    labels : ndarray of intp, shape (n,)
-        Class numbers.
-    weights : ndarray of float64, shape (n,), or None
-        Positive factors of ``C``; ``None`` if all are 1.
-    indexes : ndarray of int64, shape (n,)
-        Row numbers in the whole collection.
+    points (ndarray or CSR matrix of float64, shape (n, n_features)): The points.
+    labels (ndarray of intp, shape (n,)): Class numbers.
+    weights (ndarray of float64, shape (n,), or None): Positive factors of ``C``; ``None`` if all
+        are 1.
+    indexes (ndarray of int64, shape (n,)): Row numbers in the whole collection.
     """
 
     points: Any
@@ -65,13 +60,7 @@ class Rows:
         return sum(map(_nbytes, arrays))
 
     def taken(self, which: Any) -> Rows:
-        """Return a copy of some of the items.
-
-        Parameters
-        ----------
-        which : ndarray of int or bool
-            Selected items; integers also give their order.
-        """
+        """Return a copy of some of the items; integers also give their order."""
         return Rows(
             self.points[which],
             self.labels[which],
@@ -81,13 +70,7 @@ class Rows:
 
     @classmethod
     def concatenated(cls, several: Sequence[Rows]) -> Rows:
-        """Concatenate items.
-
-        Parameters
-        ----------
-        several : sequence of Rows
-            At least one. If some have weights, those of the others are 1.
-        """
+        """Concatenate items; if some have weights, those of the others are 1."""
         if len(several) == 1:
             return several[0]
         weights = None
@@ -111,18 +94,7 @@ def _nbytes(array: Any) -> int:
 
 
 def stack_points(points: Sequence[Any]) -> Any:
-    """Concatenate points along axis 0.
-
-    Parameters
-    ----------
-    points : sequence of (ndarray or sparse matrix)
-        At least one.
-
-    Returns
-    -------
-    ndarray or CSR matrix
-        Sparse if one of them is.
-    """
+    """Concatenate points along axis 0; sparse if one of them is."""
     if any(map(sparse.issparse, points)):
         return sparse.vstack(list(points), format="csr")
     return np.concatenate(points)
@@ -132,16 +104,10 @@ def stack_points(points: Sequence[Any]) -> Any:
 class SupportSet:
     """Support vectors of some data, and the model trained on them.
 
-    Parameters
-    ----------
-    rows : Rows
-        The support vectors; without a model, all candidates for support vectors.
-    model : SVC or None
-        Trained on class numbers; ``None`` if no model was trained on exactly these rows.
-    objectives : tuple of float
-        For a solution: the dual objective after each iteration so far.
-    converged : bool
-        For a solution: whether no improvement beyond the tolerance is possible.
+    rows: The support vectors; without a model, all candidates for support vectors.
+    model: Trained on class numbers; ``None`` if no model was trained on exactly these rows.
+    objectives: For a solution: the dual objective after each iteration so far.
+    converged: For a solution: whether no improvement beyond the tolerance is possible.
     """
 
     rows: Rows
@@ -163,30 +129,17 @@ def train(
     margin_error: float = 0.0,
     exact: bool = False,
 ) -> SupportSet | None:
-    """Find the support vectors among some items.
+    """Find the support vectors among some items without duplicates; ``None`` if there are none.
 
-    Parameters
-    ----------
-    rows : Rows
-        The items, without duplicates.
-    svc : SVC
-        Untrained. Its gamma is a number and its class weights, if any, are by class number:
-        ``"scale"`` and ``"balanced"`` depend on all data.
-    replacements : Rows, optional
-        Additional items for training only, not returned.
-    margin_error : float
-        Expected error of the margins, in units of the margin. Items within this distance of a
-        margin are kept as well, as they may become support vectors.
-    exact : bool
-        Whether the rows are all data, so that the model must equal SVC's own: with a callable
-        kernel it then keeps all points, as SVC does.
+    `replacements` are additional items for training only. `margin_error` is the expected error of
+    the margins, in units of the margin: items within this distance of a margin are kept as well, as
+    they may become support vectors. `exact` says that the rows are all data, so that the model must
+    equal SVC's own: with a callable kernel it then keeps all points, as SVC does.
 
-    Returns
-    -------
-    SupportSet or None
-        ``None`` if there are no items. Items of a single class are all kept: any of them may be
-        a support vector against another class. The set has a model only if it was trained on
-        these rows alone: not for a single class, replacements or a margin error.
+    The gamma of `svc` is a number and its class weights, if any, are by class number: ``"scale"``
+    and ``"balanced"`` depend on all data. Items of a single class are all kept: any of them may be
+    a support vector against another class. The set has a model only if it was trained on these rows
+    alone: not for a single class, replacements or a margin error.
 
     Examples
     --------
@@ -234,12 +187,8 @@ def _fit_svc(svc: SVC, rows: Rows) -> SVC:
 class MarginViolations:
     """Items that violate the margins of a solution.
 
-    Parameters
-    ----------
-    rows : Rows
-        Items inside or beyond the margins that are not support vectors of the solution.
-    gap : float
-        Upper bound of the rise of the objective with them: by duality ``C`` times the slack of
+    rows: Items inside or beyond the margins that are not support vectors of the solution.
+    gap: Upper bound of the rise of the objective with them: by duality ``C`` times the slack of
         each of them.
     """
 
@@ -252,19 +201,7 @@ class MarginViolations:
 
 
 def find_violations(rows: Rows, solution: SupportSet) -> MarginViolations:
-    """Find items that violate the margins of a solution.
-
-    Parameters
-    ----------
-    rows : Rows
-        Items to check.
-    solution : SupportSet
-        With a model.
-
-    Returns
-    -------
-    MarginViolations
-        Items of `rows` that are not in the solution.
+    """Find items, not in a solution, that violate its margins.
 
     Examples
     --------
@@ -289,20 +226,8 @@ def improve(
 ) -> SupportSet:
     """Train the solution again with its missing items, unless they are within the tolerance.
 
-    Parameters
-    ----------
-    found : sequence of MarginViolations
-        For all data, at least one.
-    svc : SVC
-        As for :func:`train`.
-    tol : float
-        Relative tolerance of the dual objective.
-    last : SupportSet
-
-    Returns
-    -------
-    SupportSet
-        The same or a better solution, with its objective appended.
+    `tol` is relative to the dual objective. Returns the same or a better solution, with its
+    objective appended.
     """
     if sum(each.gap for each in found) <= tol * abs(last.objectives[-1]):
         return replace(last, objectives=(*last.objectives, last.objectives[-1]), converged=True)
@@ -319,36 +244,14 @@ def improve(
 
 
 def support(found: SupportSet) -> Rows:
-    """Return the support vectors of a model in the model's order.
-
-    Parameters
-    ----------
-    found : SupportSet
-        With a model.
-
-    Returns
-    -------
-    Rows
-        One for each coefficient of the model.
-    """
+    """Return the support vectors of a model in the model's order, one for each coefficient."""
     assert found.model is not None, "only what has been trained has support vectors"
     # With a callable kernel the rows are the training points of the second fit.
     return found.rows.taken(found.model.support_) if callable(found.model.kernel) else found.rows
 
 
 def merge_rows(sets: Sequence[SupportSet]) -> Rows:
-    """Return the union of several sets, without duplicates.
-
-    Parameters
-    ----------
-    sets : sequence of SupportSet
-        At least one.
-
-    Returns
-    -------
-    Rows
-        Sorted by index, for any order of the sets.
-    """
+    """Return the union of several sets, without duplicates, sorted by index."""
     rows = Rows.concatenated([found.rows for found in sets])
     if np.all(np.diff(rows.indexes) > 0):
         return rows
@@ -357,22 +260,7 @@ def merge_rows(sets: Sequence[SupportSet]) -> Rows:
 
 
 def merge(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False) -> SupportSet | None:
-    """Find the support vectors in the union of several sets.
-
-    Parameters
-    ----------
-    sets : sequence of (SupportSet or None)
-        Results of :func:`train` or of this function; ``None`` is skipped.
-    svc : SVC
-        As for :func:`train`.
-    exact : bool
-        As for :func:`train`.
-
-    Returns
-    -------
-    SupportSet or None
-        Support vectors of the union. A single set with a model is returned unchanged.
-    """
+    """Find the support vectors in the union of several sets; a single set with a model stays."""
     present = [found for found in sets if found is not None]
     if not present:
         return None
@@ -382,21 +270,9 @@ def merge(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False) -
 
 
 def finish(sets: Sequence[SupportSet | None], svc: SVC, *, exact: bool = False) -> SupportSet:
-    """Merge the remaining sets into the solution of the first iteration.
+    """Merge the remaining sets into the solution of the first iteration, with its objective.
 
-    Parameters
-    ----------
-    sets : sequence of (SupportSet or None)
-        As for :func:`merge`; at least one is not ``None``.
-    svc : SVC
-        As for :func:`train`.
-    exact : bool
-        Whether the sets are all items, untrained.
-
-    Returns
-    -------
-    SupportSet
-        The solution, with its objective.
+    If `exact`, the sets are all items, untrained.
     """
     merged = merge(sets, svc, exact=exact)
     assert merged is not None, "the first iteration finds support vectors"

@@ -49,19 +49,12 @@ from spliter_apps.svm.kernel import (
 class Cascade:
     """Training of a Cascade SVM on partitions.
 
-    Parameters
-    ----------
-    svc : SVC
-        Untrained, with a number for gamma and class weights by class number.
-    summary : DataSummary
-        Results of the first pass over the data.
-    arity : int
-        Sets merged by one task, at least 2.
-    tol : float
-        Relative tolerance of the dual objective.
-    cascade : bool or "auto"
-        Whether to train a cascade or one SVC on all points; "auto" decides by a sample of the
-        points.
+    svc: Untrained, with a number for gamma and class weights by class number.
+    summary: Results of the first pass over the data.
+    arity: Sets merged by one task, at least 2.
+    tol: Relative tolerance of the dual objective.
+    cascade (bool or "auto"): Whether to train a cascade or one SVC on all points; "auto" decides by
+        a sample of the points.
     """
 
     svc: SVC
@@ -71,14 +64,9 @@ class Cascade:
     cascade: bool | Literal["auto"]
 
     def run(self, parts: Split, max_iter: int) -> SupportSet:
-        """Iterate until the solution converges.
+        """Iterate until the solution converges, at most `max_iter` times; -1 for no limit.
 
-        Parameters
-        ----------
-        parts : Split
-            Points, labels and optionally weights, with known item indexes.
-        max_iter : int
-            Maximum number of iterations, at least 1; -1 for no limit.
+        `parts` are points, labels and optionally weights, with known item indexes.
         """
         partitions = in_order(list(parts))
         one_svc = self._is_one_svc(partitions)
@@ -122,9 +110,7 @@ class Cascade:
         train_args = self._args_chooser(drawn)
         level = [
             _Pending(
-                partition,
-                of_one,
-                _train(partition, summary.classes, self.svc, *train_args(of_one)),
+                partition, of_one, _train(partition, summary.classes, self.svc, *train_args(of_one))
             )
             for partition, of_one in zip(partitions, counts, strict=True)
         ]
@@ -206,25 +192,7 @@ def _lacks_a_class(counts: Counts, summary: DataSummary) -> bool:
 
 
 def inspect_data(parts: Split, moments: bool) -> DataSummary:
-    """Check all data and collect their classes and moments, with one task per partition.
-
-    Parameters
-    ----------
-    parts : Split
-        Points, labels and optionally weights, with known item indexes.
-    moments : bool
-        Whether to compute the variance of the points.
-
-    Returns
-    -------
-    DataSummary
-        Of all data.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the data cannot be used; names the block.
-    """
+    """Check all data and collect their classes and moments, with one task per partition."""
     summaries = [inspect_task(partition, moments) for partition in parts]
     return DataSummary.of(gather(summaries))
 
@@ -232,16 +200,8 @@ def inspect_data(parts: Split, moments: bool) -> DataSummary:
 def in_order(partitions: Sequence[Partition]) -> list[Partition]:
     """Order partitions for merging: those of one location next to each other.
 
-    Parameters
-    ----------
-    partitions : sequence of Partition
-        In any order.
-
-    Returns
-    -------
-    list of Partition
-        Locations in the order of their first block, partitions of each in collection order;
-        independent of the names of locations.
+    Locations are in the order of their first block, partitions of each in collection order;
+    independent of the names of locations.
     """
     ordered = sorted(partitions, key=lambda each: each.get_indexes()[0])
     order: dict[Location, int] = {}

@@ -30,15 +30,11 @@ MAX_ELEMENTS = 2**22
 class PairCoefficients:
     """The machines of a trained SVC, one for each pair of classes.
 
-    Parameters
-    ----------
-    coefficients : ndarray of float64, shape (n_support, n_pairs)
-        ``alpha * y`` of each support vector in each machine.
-    intercepts : ndarray of float64, shape (n_pairs,)
-        Constants of the decision functions.
-    signs : ndarray of float64, shape (n_classes, n_pairs)
-        Side of each machine on which the items of a class belong: 1, -1, or 0 if the machine
-        does not involve that class.
+    coefficients (ndarray of float64, shape (n_support, n_pairs)): ``alpha * y`` of each support
+        vector in each machine.
+    intercepts (ndarray of float64, shape (n_pairs,)): Constants of the decision functions.
+    signs (ndarray of float64, shape (n_classes, n_pairs)): Side of each machine on which the items
+        of a class belong: 1, -1, or 0 if the machine does not involve that class.
     """
 
     coefficients: Floats
@@ -47,18 +43,7 @@ class PairCoefficients:
 
     @classmethod
     def of(cls, model: SVC) -> PairCoefficients:
-        """Unpack the coefficients of a trained SVC.
-
-        Parameters
-        ----------
-        model : SVC
-            Trained.
-
-        Returns
-        -------
-        PairCoefficients
-            Pairs in the order of ``decision_function_shape="ovo"``.
-        """
+        """Unpack the coefficients of a trained SVC; pairs in the order of "ovo"."""
         packed = dense(model.dual_coef_)
         nclasses = len(model.n_support_)
         pairs = list(combinations(range(nclasses), 2))
@@ -78,20 +63,7 @@ class PairCoefficients:
 
 
 def kernel_matrix(svc: SVC, a: Any, b: Any) -> Floats:
-    """Evaluate the kernel of an SVC whose gamma is a number.
-
-    Parameters
-    ----------
-    svc : SVC
-        Defines the kernel.
-    a, b : ndarray or CSR matrix of float64, shape (n, n_features) and (m, n_features)
-        Points.
-
-    Returns
-    -------
-    ndarray of float64, shape (n, m)
-        The kernel of each point of `a` with each of `b`.
-    """
+    """Evaluate the kernel of an SVC, whose gamma is a number, of each point of a with each of b."""
     if callable(svc.kernel):
         return np.asarray(svc.kernel(a, b), dtype=np.float64)
     matrix: Floats = pairwise_kernels(
@@ -119,17 +91,8 @@ def _products(
 def dual_objective(model: SVC, support: Any) -> float:
     """Return the dual objective maximised by training, summed over pairs of classes.
 
-    Parameters
-    ----------
-    model : SVC
-        Trained, with a number for gamma.
-    support : ndarray or CSR matrix of shape (n_support, n_features)
-        Its support vectors (an SVC with a callable kernel does not store them).
-
-    Returns
-    -------
-    float
-        ``sum(alpha) - 1/2 sum(alpha_i alpha_j y_i y_j k(x_i, x_j))``.
+    It is ``sum(alpha) - 1/2 sum(alpha_i alpha_j y_i y_j k(x_i, x_j))``. The model, whose gamma is a
+    number, has these support vectors; with a callable kernel it does not store them.
 
     Examples
     --------
@@ -153,22 +116,9 @@ def dual_objective(model: SVC, support: Any) -> float:
 def slacks(model: SVC, support: Any, points: Any, labels: npt.NDArray[np.intp]) -> Floats:
     """Return the slack of each point, summed over pairs of classes.
 
-    Parameters
-    ----------
-    model : SVC
-        Trained on class numbers, with a number for gamma.
-    support : ndarray or CSR matrix of shape (n_support, n_features)
-        Its support vectors.
-    points : ndarray or CSR matrix of shape (n, n_features)
-        Points; may include training points.
-    labels : ndarray of intp, shape (n,)
-        Their classes, all known to the model.
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        ``sum(max(0, 1 - y f(x)))`` over the machines of the point's class. Values up to the
-        model's ``tol``, the accuracy of libsvm, count as 0.
+    It is ``sum(max(0, 1 - y f(x)))`` over the machines of the point's class. Values up to the
+    model's ``tol``, the accuracy of libsvm, count as 0. The model was trained on class numbers and
+    knows all labels.
 
     Examples
     --------
@@ -185,19 +135,10 @@ def slacks(model: SVC, support: Any, points: Any, labels: npt.NDArray[np.intp]) 
 def near_margin(
     model: SVC, support: Any, points: Any, labels: npt.NDArray[np.intp], distance: float
 ) -> npt.NDArray[np.bool_]:
-    """Tell which points are inside a margin, or outside within a given distance.
+    """Tell which points are inside a margin, or outside within a distance in units of the margin.
 
-    Parameters
-    ----------
-    model, support, points, labels
-        As for :func:`slacks`.
-    distance : float
-        In units of the margin.
-
-    Returns
-    -------
-    ndarray of bool, shape (n,)
-        Whether ``y f(x) < 1 + distance`` in one of the machines of the point's class.
+    Whether ``y f(x) < 1 + distance`` in one of the machines of the point's class; see
+    :func:`slacks`.
     """
     found = np.empty(points.shape[0], dtype=np.bool_)
     for rows, short, concerned in _shortfalls(model, support, points, labels):
@@ -217,20 +158,6 @@ def _shortfalls(
 
 
 def bounds(model: SVC, labels: npt.NDArray[np.intp], weights: Floats | None) -> Floats:
-    """Return the upper bound of each item's dual multiplier.
-
-    Parameters
-    ----------
-    model : SVC
-        Trained on class numbers.
-    labels : ndarray of intp, shape (n,)
-        Classes, all known to the model.
-    weights : ndarray of float64, shape (n,), or None
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        ``C`` times the class weight times the item's weight.
-    """
+    """Return the upper bound of each item's dual multiplier: ``C`` times class and item weight."""
     of_class: Floats = model.C * model.class_weight_[np.searchsorted(model.classes_, labels)]
     return of_class if weights is None else of_class * weights

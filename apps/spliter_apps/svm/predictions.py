@@ -17,18 +17,7 @@ from spliter_apps._row_values import as_weights
 
 
 def check_labelled(data: Data) -> None:
-    """Reject data without labels, and close it.
-
-    Parameters
-    ----------
-    data : Data
-        Opened for training or scoring.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the data do not consist of points, labels and optionally weights.
-    """
+    """Reject data without labels, and close it."""
     if data.parts.ncollections not in {2, 3}:
         found = data.parts.ncollections
         with data:
@@ -42,25 +31,9 @@ def check_labelled(data: Data) -> None:
 def predict_blocks(
     estimator: Any, method: str, X: Any, *, dtype: npt.DTypeLike, width: int | None = None
 ) -> Any:
-    """Call a method of an estimator's model on blocked points.
+    """Call a method of an estimator's model on blocked points; the result is blocked like them.
 
-    Parameters
-    ----------
-    estimator : CascadeSVM
-        Fitted.
-    method : str
-        Method of the model: "predict" or "decision_function".
-    X : blocked collection or Split of shape (n, n_features)
-        Points; the first collection of a Split.
-    dtype : dtype
-        Dtype of the results.
-    width : int, optional
-        Columns of the results; ``None`` for one value per point.
-
-    Returns
-    -------
-    collection
-        Blocked like the points.
+    `width` is the number of columns of the results, ``None`` for one value per point.
     """
     with open_data(X, materialize=False) as data:
         return data.parts.map_blocks(
@@ -74,22 +47,7 @@ def predict_blocks(
 
 
 def score_blocks(estimator: Any, X: Any, y: Any, sample_weight: Any) -> float:
-    """Return the accuracy of an estimator on blocked points.
-
-    Parameters
-    ----------
-    estimator : CascadeSVM
-        Fitted.
-    X : blocked collection or Split of shape (n, n_features)
-        Points; a Split must include the labels, and the weights if there are any.
-    y, sample_weight : blocked collection of shape (n,), or None
-        Labels and weights.
-
-    Returns
-    -------
-    float
-        Weight of the correctly classified points over the total weight.
-    """
+    """Return the (weighted) accuracy of an estimator on blocked points."""
     with open_data(X, y, sample_weight, materialize=False) as data:
         check_labelled(data)
         requirements = _requirements(estimator, data)

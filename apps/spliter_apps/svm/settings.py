@@ -6,7 +6,7 @@ parts of them, so they get numbers instead.
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,25 +15,15 @@ from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
 
 from spliter import InvalidArgumentError
+from spliter.backend import check_count
 from spliter_apps.svm.inspection import DataSummary
 
 
 def unfitted_svc(estimator: Any) -> SVC:
-    """Validate the parameters of an estimator.
-
-    Returns
-    -------
-    SVC
-        Untrained, with the parameters that SVC has in common.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a parameter is invalid.
-    """
-    _check_int("cascade_arity", estimator.cascade_arity, 2)
+    """Validate the parameters of an estimator; return an SVC with those that SVC has in common."""
+    check_count("cascade_arity", estimator.cascade_arity, 2)
     if estimator.max_iter != -1:
-        _check_int("max_iter", estimator.max_iter, 1, " (or -1, for no limit)")
+        check_count("max_iter", estimator.max_iter, instead="-1 (for no limit) or ")
     if estimator.cascade not in (True, False, "auto"):
         raise InvalidArgumentError(
             f"cascade must be True, False or 'auto', got {estimator.cascade!r}"
@@ -74,24 +64,8 @@ def unfitted_svc(estimator: Any) -> SVC:
     return svc
 
 
-def _check_int(name: str, value: Any, least: int, or_else: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-        raise InvalidArgumentError(f"{name} must be an int >= {least}{or_else}, got {value!r}")
-
-
 def needs_variance(svc: SVC) -> bool:
-    """Return whether an SVC needs the variance of all points.
-
-    Parameters
-    ----------
-    svc : SVC
-        Result of :func:`unfitted_svc`.
-
-    Returns
-    -------
-    bool
-        Whether its kernel uses gamma and gamma is "scale".
-    """
+    """Return whether an SVC's kernel uses gamma and gamma is "scale"."""
     with_gamma = isinstance(svc.kernel, str) and svc.kernel in {"poly", "rbf", "sigmoid"}
     return with_gamma and isinstance(svc.gamma, str) and svc.gamma == "scale"
 
@@ -99,22 +73,7 @@ def needs_variance(svc: SVC) -> bool:
 def scale_svc(svc: SVC, summary: DataSummary) -> SVC:
     """Return an SVC with numbers for parameters that depend on all data.
 
-    Parameters
-    ----------
-    svc : SVC
-        Result of :func:`unfitted_svc`.
-    summary : DataSummary
-        Results of the first pass over the data.
-
-    Returns
-    -------
-    SVC
-        Its gamma is a number, and its class weights, if any, are by class number.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the class weights do not match the classes.
+    Its class weights, if any, are by class number.
     """
     copy: SVC = clone(svc)
     return copy.set_params(

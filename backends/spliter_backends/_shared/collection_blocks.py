@@ -16,12 +16,8 @@ BlockT = TypeVar("BlockT")
 class CollectionBlocks(Generic[BlockT]):
     """One of the collections that are split together.
 
-    Parameters
-    ----------
-    blocks : sequence
-        The engine's references to the blocks, in C order of the grid.
-    nbytes : ndarray of int64, or None
-        Bytes of each block, if they are known before the blocks are located.
+    blocks: The engine's references to the blocks, in C order of the grid.
+    nbytes: Bytes of each block, if they are known before the blocks are located.
     """
 
     grid: BlockGrid

@@ -35,12 +35,8 @@ HOME_ADVICE: Final = (
 class Requirement:
     """A requirement of COMPSs, or of programs that use it.
 
-    Parameters
-    ----------
-    found : str
-        Path or version, and the options it needs; empty if it is missing.
-    advice : str
-        What to do if it is missing.
+    found: Path or version, and the options it needs; empty if it is missing.
+    advice: What to do if it is missing.
     """
 
     what: str
@@ -73,13 +69,7 @@ def requirements() -> list[Requirement]:
 
 
 def pycompss_advice(home: str) -> str:
-    """Return advice on how to make PyCOMPSs importable, without a full stop.
-
-    Parameters
-    ----------
-    home : str
-        Folder of COMPSs, ``""`` if unknown.
-    """
+    """Return advice on how to make PyCOMPSs importable, given COMPSs' folder or ``""``."""
     if home:
         return f"add {home}/Bindings/python/3 to PYTHONPATH, or start the program with runcompss"
     return (

@@ -49,18 +49,11 @@ FUSED_FILES: Final = (
 class BlockValues:
     """The blocks of one Dask collection, in C order of its block grid.
 
-    Parameters
-    ----------
-    grid : BlockGrid
-        Block grid; sizes along axis 0 are unknown for DataFrames, bags and delayed.
-    values : list
-        For each block a future, the block itself, or :data:`LAZY`.
-    nbytes : ndarray of int64 or None
-        Bytes of each block if the collection's metadata determine them.
-    meta : object
-        An empty block, for arrays and DataFrames; ``None`` for other collections.
-    divisions : tuple or None
-        Of DataFrames, if known.
+    grid: Block grid; sizes along axis 0 are unknown for DataFrames, bags and delayed.
+    values: For each block a future, the block itself, or :data:`LAZY`.
+    nbytes: Bytes of each block if the collection's metadata determine them.
+    meta: An empty block, for arrays and DataFrames; ``None`` for other collections.
+    divisions: Of DataFrames, if known.
     """
 
     grid: BlockGrid
@@ -87,18 +80,7 @@ def is_array(collection: Any) -> bool:
 
 
 def block_values(collection: Any) -> BlockValues:
-    """Return the blocks of a Dask collection: futures, values or :data:`LAZY`.
-
-    Parameters
-    ----------
-    collection : dask collection
-        Array, DataFrame, Series, Index, bag, item or delayed.
-
-    Raises
-    ------
-    UnsupportedCollectionError
-        For an array without axes, or if Dask has lost a block.
-    """
+    """Return the blocks of a Dask collection: futures, values or :data:`LAZY`."""
     values = _values(collection)
     if not is_array(collection):
         meta = collection._meta if hasattr(type(collection), "_meta") else None
@@ -116,13 +98,7 @@ def example_block(meta: Any, grid: BlockGrid) -> Any:
     """Return a small block to call functions on, to infer the type of their results.
 
     An array of one row or a frame of a few, with the values Dask uses to infer types; else None.
-
-    Parameters
-    ----------
-    meta : object
-        Empty block, from :class:`BlockValues`.
-    grid : BlockGrid
-        Gives the size of the trailing axes.
+    `meta` is the empty block of :class:`BlockValues`; the grid gives the size of the trailing axes.
     """
     one_row = (1, *(max(axis[0], 1) for axis in grid.chunks[1:]))
     if isinstance(meta, np.ndarray):
@@ -140,17 +116,9 @@ def example_block(meta: Any, grid: BlockGrid) -> Any:
 
 
 def persist_collections(collections: Sequence[Any], **settings: Any) -> list[Any]:
-    """Compute the Dask collections that need it.
+    """Compute the Dask collections, and lists of delayed objects, that need it; return all.
 
-    Parameters
-    ----------
-    collections : sequence of object
-        Dask collections and lists of delayed objects are computed, others returned unchanged.
-
-    Returns
-    -------
-    list of object
-        In the same order. On a cluster their blocks may still be pending.
+    On a cluster their blocks may still be pending. Other objects are returned unchanged.
     """
     # Clients that are closed in the order of their creation leave this setting behind.
     if dask.config.get("scheduler", None) == "dask.distributed" and not has_dask_client():
@@ -168,12 +136,8 @@ def needs_computing(collection: Any) -> bool:
     """Return whether some blocks of a Dask collection are not where they can be split.
 
     True if a block is not computed. In a program with a distributed client also if a block is a
-    value in the graph, like the slices of ``da.from_array(ndarray)``.
-
-    Parameters
-    ----------
-    collection : object
-        Any object; of a list, the Dask collections in it are checked.
+    value in the graph, like the slices of ``da.from_array(ndarray)``. Of a list, the Dask
+    collections in it are checked.
     """
     if isinstance(collection, list | tuple):
         return any(is_dask_collection(value) and needs_computing(value) for value in collection)
@@ -196,12 +160,8 @@ def belongs_to_cluster(collection: Any) -> bool:
 
     Returns false if its blocks are values in the graph and there is no distributed client. A
     program with a client is expected to use it: it gets an error that says to persist the
-    collection. A lazy collection belongs to the cluster whenever ``distributed`` is installed.
-
-    Parameters
-    ----------
-    collection : dask collection
-        Of a list of delayed objects, pass the first.
+    collection. A lazy collection belongs to the cluster whenever ``distributed`` is installed. Of a
+    list of delayed objects, pass the first.
     """
     if importlib.util.find_spec("distributed") is None:
         return False

@@ -50,14 +50,10 @@ class _Line:
 class ErrorCodec:
     """Converts errors to messages and back, with one backend's pickling.
 
-    Parameters
-    ----------
-    dumps : callable
-        Pickles an object to bytes.
-    loads : callable
-        Unpickles the result of `dumps`.
-    caller : str
-        Full name of the backend's module that calls tasks; its frames are omitted from tracebacks.
+    dumps: Pickles an object to bytes.
+    loads: Unpickles the result of `dumps`.
+    caller: Full name of the backend's module that calls tasks; its frames are omitted from
+        tracebacks.
     """
 
     dumps: Callable[[Any], bytes]

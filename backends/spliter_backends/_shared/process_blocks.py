@@ -56,13 +56,7 @@ class LocalSource(BlockSource):
     positions: IntArray
 
     def read(self) -> Iterator[Any]:
-        """Return an iterator over the blocks, or tuples of aligned blocks.
-
-        Raises
-        ------
-        SplitClosedError
-            If the Split was closed.
-        """
+        """Return an iterator over the blocks, or tuples of aligned ones."""
         if not self.store.collections:
             raise SplitClosedError("the Split of this partition was closed; split again")
         return _read(self.store.collections, self.positions, self.store.prefetch)
@@ -74,13 +68,7 @@ class LocalSource(BlockSource):
         return fetches_of(self.store.collections, self.positions, self.store.prefetch)
 
     def materialized(self) -> Any:
-        """Return the concatenated blocks, cached until the Split is closed.
-
-        Raises
-        ------
-        SplitClosedError
-            If the Split was closed.
-        """
+        """Return the concatenated blocks, cached until the Split is closed."""
         # setdefault is atomic, so two threads get the same object.
         once = self.store.materialized.setdefault(self.positions.tobytes(), CachedValue())
         blocks, collections = blocks_of(self), self.store.collections

@@ -45,22 +45,13 @@ ADVISED_NBYTES = 2**17
 class ReadableCollection:
     """An opened collection.
 
-    Parameters
-    ----------
-    grid : BlockGrid
-    nbytes : ndarray of int64, shape (nblocks,)
-        Bytes of each block.
-    read : callable
-        Takes a block's position in C order and returns the block.
-    join : callable
-        Concatenates an iterable of blocks.
-    stored : bool
-        Whether `read` reads a file or an object store.
-    slow : bool
-        Whether it has the bytes only once it has returned; a memory map has them later.
-    will_need : callable, optional
-        Takes the position of a block that is mapped from a file; the operating system then begins
-        to read it.
+    nbytes (ndarray of int64, shape (nblocks,)): Bytes of each block.
+    read: Takes a block's position in C order and returns the block.
+    join: Concatenates an iterable of blocks.
+    stored: Whether `read` reads a file or an object store.
+    slow: Whether it has the bytes only once it has returned; a memory map has them later.
+    will_need: Takes the position of a block that is mapped from a file; the operating system then
+        begins to read it.
     """
 
     grid: BlockGrid
@@ -83,11 +74,6 @@ def fetches_of(
 
     ``None`` if nothing is read ahead: if blocks are in memory, and if blocks next to each other
     share an aligned one, which is then read once.
-
-    Parameters
-    ----------
-    has_memory : callable
-        As for `Fetches`.
     """
     first, *aligned = collections
     if prefetch is False or not any(one.slow for one in collections):
@@ -111,12 +97,8 @@ def in_turn(
 ) -> Iterable[int]:
     """Return positions for a loop that reads each when it gets it; files are read before that.
 
-    Parameters
-    ----------
-    collection : ReadableCollection
-        If it is mapped from a file, the next blocks are requested with ``madvise``.
-    prefetch : "auto", False or int
-        Of how many; for "auto" of as many as a window holds, at least one.
+    The next blocks of a collection that is mapped from a file are requested with ``madvise``:
+    `prefetch` blocks, for "auto" as many as a window holds, at least one.
     """
     turns: list[int] = positions.tolist()
     if collection.will_need is None or prefetch is False or not turns:
@@ -179,22 +161,9 @@ def _arrays(values: Any) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def open_list(blocks: Sequence[Any]) -> ReadableCollection:
-    """Open a list of blocks in memory.
+    """Open a list of blocks in memory, whose lengths may differ.
 
-    Parameters
-    ----------
-    blocks : sequence of block
-        Lengths may differ.
-
-    Returns
-    -------
-    ReadableCollection
-        With one block along each further axis if the blocks agree on all of them.
-
-    Raises
-    ------
-    UnsupportedCollectionError
-        If it is empty, or an element is not a block.
+    There is one block along each further axis if the blocks agree on all of them.
     """
     kept = tuple(blocks)
     if not kept:
@@ -221,16 +190,6 @@ def open_memmap(array: np.memmap[Any, Any], threads: int) -> ReadableCollection:
 
     Blocks are smaller if there would be fewer blocks than threads, and have at least one row. They
     are views: bytes are read from the file when a task accesses them.
-
-    Parameters
-    ----------
-    threads : int
-        Minimum number of blocks, as far as there are rows.
-
-    Returns
-    -------
-    ReadableCollection
-        With one block along each further axis.
     """
     length = array.shape[0]
     row_bytes = array.itemsize * math.prod(array.shape[1:])
@@ -267,17 +226,9 @@ def _advice(array: np.memmap[Any, Any], read: Callable[[int], Any]) -> Callable[
 
 
 def open_zarr(array: Any) -> ReadableCollection:
-    """Open a Zarr array; its blocks are its shards, or its chunks if it has none.
+    """Open a Zarr array with its own grid of shards, or of chunks if it has none.
 
-    Parameters
-    ----------
-    array : zarr.Array of at least one axis
-        Nothing is read until a task requests a block.
-
-    Returns
-    -------
-    ReadableCollection
-        With the array's own grid.
+    Nothing is read until a task requests a block.
     """
     steps = array.shards or array.chunks
     chunks = tuple(cut(size, step) for size, step in zip(array.shape, steps, strict=True))
@@ -326,18 +277,7 @@ def _check_stored(array: Any, index: tuple[int, ...]) -> None:
 
 
 def open_values(grid: BlockGrid, values: Sequence[Any]) -> ReadableCollection:
-    """Open blocks in memory with a given grid; count the rows if they are unknown.
-
-    Parameters
-    ----------
-    values : sequence of block
-        The blocks in C order.
-
-    Returns
-    -------
-    ReadableCollection
-        With row counts filled in for blocks that have rows.
-    """
+    """Open blocks in memory, in C order of a given grid; count the rows if they are unknown."""
     kept = tuple(values)
     if not grid.has_known_items:
         across = max(grid.nblocks // max(grid.shape[0], 1), 1)
@@ -349,14 +289,7 @@ def open_values(grid: BlockGrid, values: Sequence[Any]) -> ReadableCollection:
 def cut(length: int, step: int) -> tuple[int, ...]:
     """Cut an axis into parts of `step` items; the last part has the remainder.
 
-    The sizes of the parts add up to `length`.
-
-    Parameters
-    ----------
-    length : int
-        Length of the axis; an axis of length 0 is one part.
-    step : int
-        Length of a part, at least 1.
+    The sizes of the parts add up to `length`; an axis of length 0 is one part.
 
     Examples
     --------

@@ -31,12 +31,8 @@ TcpFakeServer((sys.argv[1], int(sys.argv[2])), server_type="redis").serve_foreve
 class StoreServer:
     """A server with the Redis protocol that can be started on this machine.
 
-    Parameters
-    ----------
-    command : tuple of str
-        Command without the options.
-    is_redis : bool
-        Whether it is a Redis server with Redis options.
+    command: Command without the options.
+    is_redis: Whether it is a Redis server with Redis options.
     """
 
     name: str

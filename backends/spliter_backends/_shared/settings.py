@@ -8,17 +8,7 @@ from spliter import InvalidArgumentError
 
 
 def positive_seconds(variable: str, default: float) -> float:
-    """Return an environment variable as a number of seconds above 0.
-
-    Parameters
-    ----------
-    default : float
-        Used if it is unset or empty.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the value is not a finite number above 0.
+    """Return an environment variable, or if it is unset or empty the default, in seconds above 0.
 
     Examples
     --------

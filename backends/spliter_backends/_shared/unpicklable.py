@@ -30,12 +30,8 @@ def not_serializable(
 ) -> TaskNotSerializableError:
     """Return the error for a task whose pickling has failed.
 
-    Parameters
-    ----------
-    dumps : callable
-        The engine's function to pickle one value.
-    place : str
-        Destination of the task, for the message.
+    `dumps` is the engine's function to pickle one value, `place` the destination of the task, for
+    the message.
 
     Examples
     --------

@@ -8,14 +8,9 @@ from typing import Any
 
 
 def when_done(waiting: list[Future[Any]], start: Callable[[], None]) -> None:
-    """Call a function when all futures are done.
+    """Call a function when all futures of a list, which is emptied, are done.
 
-    Parameters
-    ----------
-    waiting : list of Future
-        Is emptied.
-    start : callable
-        Called immediately if all are done, else by the thread that completes the last one.
+    It is called immediately if all are, else by the thread that completes the last one.
 
     Examples
     --------

@@ -24,11 +24,7 @@ from spliter import Location, Movement, Partition
 from spliter.backend import Blocks, Executor, Placement, PlannedPartition, RemoteSource
 from spliter_backends._shared.collection_blocks import CollectionBlocks
 from spliter_backends.compss import tasks
-from spliter_backends.compss.api import (
-    Future,
-    compss_delete_object,
-    compss_get_number_of_resources,
-)
+from spliter_backends.compss.api import Future, compss_delete_object, compss_get_number_of_resources
 from spliter_backends.compss.outcome import hosts, splits
 from spliter_backends.compss.settings import settings
 from spliter_backends.compss.source import InputLayout, remote_source
@@ -44,25 +40,14 @@ _pending_metadata: Final[weakref.WeakKeyDictionary[Any, tuple[Any, int | None]]]
 
 
 def register_metadata(block: Any, metadata: Any, which: int | None = None) -> None:
-    """Register the future of a block's metadata.
-
-    Parameters
-    ----------
-    metadata : future
-        Future of a :class:`BlockMetadata`, or of a list of them.
-    """
+    """Register the future of a block's :class:`BlockMetadata`, or of a list of several."""
     _pending_metadata[block] = metadata, which
 
 
 def known_metadata(block: Any) -> BlockMetadata | None:
-    """Return a block's metadata; wait for the task that makes it if that reports them.
+    """Return the metadata of a block, or of its first part; ``None`` if no task reports them.
 
-    Returns ``None`` if no task reports them.
-
-    Parameters
-    ----------
-    block : object
-        A block, or its first part.
+    Waits for the task that makes the block if that reports them.
     """
     if not isinstance(block, Future):
         return None
@@ -78,10 +63,7 @@ def known_metadata(block: Any) -> BlockMetadata | None:
 class CompssObjects(CollectionBlocks[tuple[Any, ...]]):
     """A collection whose blocks consist of one or several objects, side by side.
 
-    Parameters
-    ----------
-    kept : object
-        The collection, which may delete its blocks when it is freed.
+    kept: The collection, which may delete its blocks when it is freed.
     """
 
     kept: Any = None
@@ -96,11 +78,7 @@ class CompssSource(RemoteSource):
     """Source of a partition in the program: the objects to pass to a task."""
 
     def __init__(
-        self,
-        blocks: CompssBlocks,
-        planned: PlannedPartition,
-        rows: Sequence[int],
-        number: int,
+        self, blocks: CompssBlocks, planned: PlannedPartition, rows: Sequence[int], number: int
     ) -> None:
         super().__init__(remote_source(planned.location).where)
         self._blocks = blocks
@@ -225,10 +203,7 @@ class CompssBlocks(Blocks):
     def record_move(self, partition: int, host: str) -> None:
         """Count the blocks of a partition as fetched by a node, unless they are already there.
 
-        Parameters
-        ----------
-        host : str
-            Node where its task ran; copies there are reused by later tasks.
+        Copies there are reused by later tasks.
         """
         if (partition, host) not in self._fetched:
             self._fetched.add((partition, host))

@@ -28,13 +28,7 @@ InputConverter: TypeAlias = Callable[[Partition, int], tuple[InputLayout, Sequen
 
 @dataclass
 class PickledCall:
-    """A pickled call.
-
-    Parameters
-    ----------
-    content : bytes
-        Pickle for :func:`unpickle_call`.
-    """
+    """A pickled call, for ``worker.unpickle_call``, and the inputs that it refers to."""
 
     content: bytes
     inputs: list[Any]
@@ -92,13 +86,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 def pickle_call(
     fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], convert: InputConverter
 ) -> PickledCall:
-    """Pickle a call.
-
-    Raises
-    ------
-    TaskNotSerializableError
-        If `fn` or an argument cannot be pickled.
-    """
+    """Pickle a call."""
     collected = _CollectedInputs(convert)
     file = io.BytesIO()
     try:

@@ -20,12 +20,7 @@ from spliter.backend import Executor, IntArray, ResultBlocks
 from spliter_backends._shared.machine import available_memory
 from spliter_backends._shared.process_blocks import at_location
 from spliter_backends.compss import tasks
-from spliter_backends.compss.api import (
-    CORE_ELEMENT_KEY,
-    Future,
-    compss_wait_on,
-    runtime_is_up,
-)
+from spliter_backends.compss.api import CORE_ELEMENT_KEY, Future, compss_wait_on, runtime_is_up
 from spliter_backends.compss.call_pickling import pickle_call
 from spliter_backends.compss.collection import assemble_blocks
 from spliter_backends.compss.future import CompssFuture
@@ -77,11 +72,7 @@ class CompssExecutor(Executor):
         return future
 
     def submit_team(
-        self,
-        fn: Callable[..., Any],
-        args: Sequence[Any],
-        location: Location,
-        threads: int,
+        self, fn: Callable[..., Any], args: Sequence[Any], location: Location, threads: int
     ) -> CompssFuture:
         """Start a task that reserves one computing unit for each thread.
 
@@ -99,13 +90,7 @@ class CompssExecutor(Executor):
         kwargs: Mapping[str, Any],
         constraints: Mapping[str, Any],
     ) -> Any:
-        """Start one of the tasks that make a call (for the backend).
-
-        Parameters
-        ----------
-        base : str
-            ``"call"``, ``"make"`` or ``"make_in_turn"``.
-        """
+        """Start one of the tasks that make a call: "call", "make" or "make_in_turn"."""
         tasks.delete_scheduled()
         key = uuid.uuid4().hex
         if not runtime_is_up():

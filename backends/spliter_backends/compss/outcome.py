@@ -33,9 +33,7 @@ from spliter_backends._shared.error_codec import ErrorCodec, result_not_pickled
 from spliter_backends._shared.machine import available_memory, usable_cores
 
 ERRORS: Final = ErrorCodec(
-    functools.partial(cloudpickle.dumps, protocol=5),
-    pickle.loads,
-    "spliter_backends.compss.worker",
+    functools.partial(cloudpickle.dumps, protocol=5), pickle.loads, "spliter_backends.compss.worker"
 )
 """Encodes errors as return values: a task that raises would end the COMPSs application."""
 
@@ -49,12 +47,8 @@ PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), np.generic)
 class HostResources:
     """Last reported state of a node.
 
-    Parameters
-    ----------
-    cores : int
-        Cores that its tasks may use.
-    free : int or None
-        Available memory in bytes.
+    cores: Cores that its tasks may use.
+    free: Available memory in bytes.
     """
 
     cores: int
@@ -65,12 +59,8 @@ class HostResources:
 class TaskReport:
     """Report of one or several tasks.
 
-    Parameters
-    ----------
-    away : frozenset of (str, int, str)
-        Split, number of the partition, and node, for tasks that ran elsewhere than planned.
-    passes : tuple of Pass
-        What they measured.
+    away: Split, number of the partition, and node, for tasks that ran elsewhere than planned.
+    passes: What they measured.
     """
 
     hosts: dict[str, HostResources] = field(default_factory=dict)
@@ -107,10 +97,7 @@ def host_name() -> str:
 def local_report(away: frozenset[tuple[str, int, str]] = frozenset()) -> TaskReport:
     """Return the report of a task, merged with the reports that its arguments brought.
 
-    Parameters
-    ----------
-    away : frozenset of (str, int, str)
-        Its partitions that were planned at another node.
+    `away` are its partitions that were planned at another node.
     """
     # In the main program itself, what was measured is where it belongs.
     passes = tuple(RECORDS.take_all()) if is_worker() else ()
@@ -142,10 +129,7 @@ def record(report: TaskReport) -> None:
 class TaskResult:
     """Result of a task.
 
-    Parameters
-    ----------
-    value : object
-        The value, or its pickle.
+    value: The value, or its pickle.
     """
 
     value: Any
@@ -209,15 +193,7 @@ def unpickle_result(value: Any, pickled: bool, key: str, report: TaskReport) -> 
 def unpickle_failure(message: bytes, key: str, report: TaskReport) -> TaskFailure:
     """Unpickle a :class:`TaskFailure`: raise the error in the main program.
 
-    Returns
-    -------
-    TaskFailure
-        At a worker, to be forwarded.
-
-    Raises
-    ------
-    BaseException
-        The error of the task.
+    A worker gets the failure, to be forwarded.
     """
     if is_worker():
         return TaskFailure(message, key, report)

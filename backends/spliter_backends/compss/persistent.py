@@ -68,13 +68,7 @@ async def _objects(ids: Sequence[uuid.UUID]) -> list[Any]:
 
 
 class CompssPersistentExecutor(CompssExecutor):
-    """Runs PyCOMPSs tasks over blocks opened by dataClay's locator.
-
-    Raises
-    ------
-    BackendNotUsableError
-        If another locator opened them.
-    """
+    """Runs PyCOMPSs tasks over blocks opened by dataClay's locator, no other."""
 
     def __init__(self, blocks: Blocks) -> None:
         super().__init__()

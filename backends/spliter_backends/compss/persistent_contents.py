@@ -16,16 +16,10 @@ from spliter.backend import Fetches, Prefetch
 class PersistentObjects:
     """Persistent objects whose contents are the blocks.
 
-    Parameters
-    ----------
-    ids : tuple of UUID
-        Ids of the objects, in order; empty if the objects themselves are inputs.
-    service : tuple of (str, int)
-        Host and port of the metadata service.
-    nbytes : tuple of int
-        Bytes of each block, with its aligned blocks.
-    prefetch : "auto", False or int
-        How many blocks to read ahead.
+    ids: Ids of the objects, in order; empty if the objects themselves are inputs.
+    service: Host and port of the metadata service.
+    nbytes: Bytes of each block, with its aligned blocks.
+    prefetch ("auto", False or int): How many blocks to read ahead.
     """
 
     ids: tuple[uuid.UUID, ...]
@@ -34,15 +28,7 @@ class PersistentObjects:
     prefetch: Prefetch
 
     def fetches(self, read: Callable[[int], Any], location: str) -> Fetches | None:
-        """Return the reads of a partition's blocks, each of which copies them.
-
-        Parameters
-        ----------
-        read : callable
-            Takes the number of a block.
-        location : str
-            Planned location of the partition.
-        """
+        """Return the reads, by number, of a partition's blocks, each of which copies them."""
         if self.prefetch is False:
             return None
         if self.ids:
@@ -55,10 +41,7 @@ class PersistentObjects:
 class PersistentContents(Sequence[Any]):
     """Contents of persistent objects, each read on access.
 
-    Parameters
-    ----------
-    given : sequence
-        The objects, if the task received them as inputs.
+    given: The objects, if the task received them as inputs.
     """
 
     def __init__(self, persistent: PersistentObjects, given: Sequence[Any]) -> None:

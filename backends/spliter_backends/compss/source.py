@@ -34,22 +34,13 @@ from spliter_backends.compss.persistent_contents import PersistentContents, Pers
 class InputLayout:
     """Which inputs of a task belong to a partition.
 
-    Parameters
-    ----------
-    columns : tuple of int
-        For each aligned collection, the number of inputs per block, side by side.
-    is_concatenated : bool
-        Whether there is one input, with all blocks concatenated.
-    location : str
-        Planned location of the partition.
-    token, number : str, int
-        Token of the Split, and number of the partition in it.
-    known : bool
-        Whether the blocks are known to be at the location, so that a task reports another node.
-    iterates_concatenated : bool
-        Whether iteration yields one concatenated block.
-    persistent : PersistentObjects or None
-        Ids and service of the blocks if they are persistent objects.
+    columns: For each aligned collection, the number of inputs per block, side by side.
+    is_concatenated: Whether there is one input, with all blocks concatenated.
+    location: Planned location of the partition.
+    token, number: Token of the Split, and number of the partition in it.
+    known: Whether the blocks are known to be at the location, so that a task reports another node.
+    iterates_concatenated: Whether iteration yields one concatenated block.
+    persistent: Ids and service of the blocks if they are persistent objects.
     """
 
     start: int
@@ -84,13 +75,7 @@ def remote_source(location: str) -> RemoteSource:
 
 
 class InputSource(BlockSource):
-    """Source of a partition in a task that received its blocks.
-
-    Parameters
-    ----------
-    layout : InputLayout
-        Positions of the blocks in `inputs`.
-    """
+    """Source of a partition in a task that received its blocks."""
 
     def __init__(self, layout: InputLayout, inputs: Sequence[Any]) -> None:
         self._layout = layout
@@ -161,12 +146,7 @@ def _rows(block: Any, start: int, end: int) -> Any:
 
 
 def concatenate_columns(blocks: Sequence[Any]) -> Any:
-    """Concatenate blocks of the same rows along axis 1.
-
-    Parameters
-    ----------
-    blocks : sequence of ndarray or sparse matrix
-        From left to right; a single one is returned unchanged, sparse ones keep their format.
+    """Concatenate blocks of the same rows, from left to right; sparse ones keep their format.
 
     Examples
     --------
@@ -185,12 +165,6 @@ def concatenate_columns(blocks: Sequence[Any]) -> Any:
 
 
 def concatenate_inputs(layout: InputLayout, inputs: Sequence[Any]) -> tuple[list[int], Any]:
-    """Return the number of rows of each block and the concatenated blocks, for a later task.
-
-    Parameters
-    ----------
-    layout : InputLayout
-        Positions of the blocks in `inputs`.
-    """
+    """Return the number of rows of each block and the concatenated blocks, for a later task."""
     blocks = list(InputSource(layout, inputs).read())
     return [count_rows(block) for block in blocks], concatenate(blocks)

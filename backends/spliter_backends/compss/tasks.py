@@ -145,13 +145,9 @@ _to_delete: Final[list[Any]] = []
 
 
 def delete_later(future: Any) -> None:
-    """Schedule the deletion of an object for the next start of a task.
+    """Schedule the deletion of an object that no later task uses for the next start of a task.
 
-    Parameters
-    ----------
-    future : future
-        Not used by tasks submitted later. The call is safe during garbage collection, which may
-        interrupt PyCOMPSs at any point.
+    The call is safe during garbage collection, which may interrupt PyCOMPSs at any point.
     """
     _to_delete.append(future)
 
@@ -174,13 +170,7 @@ def count_started() -> int:
 
 
 def with_constraints(base: str, constraints: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return one of these tasks with constraints.
-
-    Parameters
-    ----------
-    constraints : mapping of str to object
-        Arguments of ``@constraint``; if empty, the task itself is returned.
-    """
+    """Return one of these tasks with arguments of ``@constraint``; without any, the task itself."""
     if not constraints:
         found: Callable[..., Any] = globals()[base]
         return found

@@ -28,12 +28,8 @@ from spliter_backends.compss.source import InputLayout, InputSource
 class Call:
     """An unpickled call.
 
-    Parameters
-    ----------
-    args, kwargs
-        Its arguments, with results instead of futures and iterable partitions.
-    away : frozenset of (str, int, str)
-        Its partitions that were planned at another node.
+    args, kwargs: Its arguments, with results instead of futures and iterable partitions.
+    away: Its partitions that were planned at another node.
     """
 
     fn: Callable[..., Any]
@@ -46,10 +42,7 @@ class Call:
 class BlockMetadata:
     """Location and size of a block that a task received or made.
 
-    Parameters
-    ----------
-    rows : int
-        Its rows, ``-1`` if it has none.
+    rows: Its rows, ``-1`` if it has none.
     """
 
     host: str
@@ -80,17 +73,9 @@ class _Unpickler(pickle.Unpickler):
 
 
 def unpickle_call(content: bytes, inputs: Sequence[Any]) -> Call:
-    """Unpickle a call.
+    """Unpickle a call, with the results and blocks among the inputs of its task.
 
-    Parameters
-    ----------
-    content : bytes
-        `PickledCall.content`.
-
-    Raises
-    ------
-    FailedInputError
-        If an input is the failure of another task.
+    Raises `FailedInputError` if an input is the failure of another task.
     """
     body, task_inputs = pickle.loads(content)
     here = host_name()
@@ -107,13 +92,7 @@ def unpickle_call(content: bytes, inputs: Sequence[Any]) -> Call:
 
 @dataclass(frozen=True)
 class CallResult:
-    """Return value of a successful call.
-
-    Parameters
-    ----------
-    away : frozenset of (str, int, str)
-        Its partitions that were planned at another node.
-    """
+    """Return value of a successful call, and its partitions that were planned at another node."""
 
     value: Any
     away: frozenset[tuple[str, int, str]] = frozenset()
@@ -122,11 +101,7 @@ class CallResult:
 def catch_failure(key: str, function: Callable[[], CallResult]) -> CallResult | TaskFailure:
     """Call a function without arguments and convert its errors to a failure.
 
-    Parameters
-    ----------
-    function : callable
-        May raise anything; at a worker no error leaves this function, because it would end the
-        application.
+    At a worker no error leaves this function, because it would end the application.
     """
     try:
         return function()
@@ -141,13 +116,7 @@ def catch_failure(key: str, function: Callable[[], CallResult]) -> CallResult | 
 
 
 def run_call(key: str, content: bytes | Call, inputs: Sequence[Any]) -> CallResult | TaskFailure:
-    """Run a pickled call.
-
-    Parameters
-    ----------
-    content : bytes or Call
-        `PickledCall.content`; the call itself without a runtime.
-    """
+    """Run a pickled call; without a runtime, the call itself."""
 
     def function() -> CallResult:
         call = content if isinstance(content, Call) else unpickle_call(content, inputs)

@@ -41,15 +41,10 @@ ViewOf: TypeAlias = Callable[[PlannedPartition], View]
 class PersistedCollection(CollectionBlocks[Future[Any]]):
     """A collection whose blocks are futures.
 
-    Parameters
-    ----------
-    matching : ndarray of int64, or None
-        For each block of the first collection, the position of the block that belongs to it; by
-        default the one with the same rows.
-    meta : object
-        The collection's empty block; ``None`` for lists and bags.
-    divisions : tuple or None
-        Of a DataFrame, if known.
+    matching: For each block of the first collection, the position of the block that belongs to it;
+        by default the one with the same rows.
+    meta: The collection's empty block; ``None`` for lists and bags.
+    divisions: Of a DataFrame, if known.
     """
 
     matching: IntArray | None = None
@@ -232,14 +227,8 @@ def usable_holders(
     """Return the workers where each block can be used: its available holders, if any.
 
     A block whose holders have all been paused for long is planned at another worker. The first task
-    there copies it, and that worker becomes one of its holders.
-
-    Parameters
-    ----------
-    holders : sequence of sequence of str
-        Workers that hold each block.
-    available : mapping of str to int
-        Threads of each worker that runs tasks; at least one worker.
+    there copies it, and that worker becomes one of its holders. `available` are the threads of each
+    worker that runs tasks.
 
     Examples
     --------

@@ -38,14 +38,8 @@ _ROW_HEIGHT: Final = 26
 class WorkerPartitions:
     """Numbers of partitions and tasks of one worker.
 
-    Parameters
-    ----------
-    address : str
-    partitions : int
-        Partitions at the worker or being sent to it.
-    tasks : int
-        Unfinished tasks on them.
-    threads : int
+    partitions: Partitions at the worker or being sent to it.
+    tasks: Unfinished tasks on them.
     """
 
     address: str
@@ -55,13 +49,7 @@ class WorkerPartitions:
 
 
 class PartitionTracker(SchedulerPlugin):
-    """Keeps the keys of partitions and of unfinished tasks on them.
-
-    Parameters
-    ----------
-    scheduler : distributed.Scheduler
-        Scheduler that runs this plugin.
-    """
+    """Keeps the keys of partitions and of unfinished tasks on them, in the scheduler."""
 
     name = "spliter-partitions"
 
@@ -86,13 +74,7 @@ class PartitionTracker(SchedulerPlugin):
             self._tasks.add(task.key)
 
     def at_workers(self) -> list[WorkerPartitions]:
-        """Count partitions, and unfinished tasks on them, at each worker.
-
-        Returns
-        -------
-        list of WorkerPartitions
-            One per worker, sorted by address.
-        """
+        """Count partitions, and unfinished tasks on them, at each worker, sorted by address."""
         partitions, tasks = (
             Counter(at for key in keys for at in _places(self._scheduler.tasks[key]))
             for keys in (self._partitions, self._tasks)
@@ -144,17 +126,9 @@ def add_page(client: Client) -> str:
 
 
 def dask_setup(dask_scheduler: Scheduler) -> bool:
-    """Add the page; runs on the scheduler, and is called by ``--preload``.
+    """Add the page, except without bokeh; runs on the scheduler, and is called by ``--preload``.
 
-    Parameters
-    ----------
-    dask_scheduler : distributed.Scheduler
-        Scheduler with the dashboard.
-
-    Returns
-    -------
-    bool
-        Whether the page was added; False without bokeh.
+    Returns whether there is a page.
     """
     if PartitionTracker.name in dask_scheduler.plugins:
         return True

@@ -163,11 +163,7 @@ class DaskExecutor(Executor):
         return future
 
     def submit_team(
-        self,
-        fn: Callable[..., Any],
-        args: Sequence[Any],
-        location: Location,
-        threads: int,
+        self, fn: Callable[..., Any], args: Sequence[Any], location: Location, threads: int
     ) -> Future[Any]:
         """Submit a task that uses the idle threads of its worker."""
         return self.submit(OnIdleThreads(fn, threads), args, {}, location)
@@ -262,12 +258,8 @@ def free_memory_at(
 ) -> dict[str, int | None]:
     """Run on the scheduler: return the bytes that workers have free below their spill target.
 
-    ``None`` for workers without a limit, and for departed workers.
-
-    Parameters
-    ----------
-    target : float
-        Fraction of a worker's memory limit.
+    The target is a fraction of a worker's memory limit. ``None`` for workers without a limit, and
+    for departed workers.
     """
     return {address: _free(dask_scheduler.workers.get(address), target) for address in addresses}
 

@@ -16,14 +16,9 @@ FEATURES: Final[dict[str, Feature]] = {}
 class Feature:
     """An undocumented part of Dask, checked before its first use.
 
-    Parameters
-    ----------
-    name : str
-        Key in :data:`FEATURES`.
-    without : str
-        Consequence of the fallback, for the log.
-    check : callable
-        Called with objects of Dask; returns whether they are as expected. An exception means no.
+    name: Key in :data:`FEATURES`.
+    without: Consequence of the fallback, for the log.
+    check: Called with objects of Dask; returns whether they are as expected. An exception means no.
 
     Examples
     --------

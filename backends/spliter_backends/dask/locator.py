@@ -59,10 +59,7 @@ def open_collections(
 ) -> DaskBlocks:
     """Open collections whose futures are known.
 
-    Parameters
-    ----------
-    view : callable, optional
-        Returns the view of a planned partition: what its tasks yield instead of plain blocks.
+    `view` returns the view of a planned partition: what its tasks yield instead of plain blocks.
     """
     client = _client_of([future for member in members for future in member.blocks])
     return DaskBlocks(client, waiting_executor(client), members, view)
@@ -71,10 +68,8 @@ def open_collections(
 def waiting_executor(client: Client) -> DaskExecutor:
     """Return the executor of a client, and install SplIter's plugin in its scheduler.
 
-    Raises
-    ------
-    BackendNotUsableError
-        If this thread is the client's event loop, or the cluster lacks SplIter.
+    Raises `BackendNotUsableError` if this thread is the client's event loop, or the cluster lacks
+    SplIter.
     """
     executor = executor_for_client(client)
     if not executor.blocking_call_allowed():

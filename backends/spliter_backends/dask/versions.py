@@ -17,14 +17,9 @@ PAGE: Final = "docs/clusters.md"
 
 
 def wrong_versions(found: Mapping[str, str | None]) -> str:
-    """Return a message about processes that lack this version of SplIter.
+    """Return a message about processes that lack this version of SplIter, empty if none does.
 
-    It is empty if all have this version.
-
-    Parameters
-    ----------
-    found : mapping of str to (str or None)
-        Version by process; None if SplIter cannot be imported there.
+    `found` is the version by process; None if SplIter cannot be imported there.
 
     Examples
     --------

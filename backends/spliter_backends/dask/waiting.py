@@ -8,14 +8,9 @@ import time
 class Progress:
     """Pauses of a wait for several blocks, which ends if none becomes ready for some time.
 
-    Parameters
-    ----------
-    timeout : float
-        Seconds.
-    pause : float
-        Seconds of the first pause; each is half as long again as the one before.
-    longest : float
-        Seconds of the longest one.
+    timeout: Seconds.
+    pause: Seconds of the first pause; each is half as long again as the one before.
+    longest: Seconds of the longest one.
 
     Examples
     --------

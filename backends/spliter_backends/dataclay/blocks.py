@@ -37,10 +37,7 @@ NO_POSITIONS = np.empty(0, dtype=np.int64)
 class ClientSource(RemoteSource):
     """Source of a partition in the program, which sends it to its tasks.
 
-    Parameters
-    ----------
-    prefetch : "auto", False or int
-        How many blocks its tasks read ahead.
+    prefetch ("auto", False or int): How many blocks its tasks read ahead.
     """
 
     def __init__(self, handle: PartitionHandle, prefetch: Prefetch) -> None:
@@ -68,10 +65,7 @@ class DataClayBlocks(Blocks):
     """Blocks of one or several aligned collections in dataClay."""
 
     def __init__(
-        self,
-        executor: Executor,
-        session: Session,
-        members: Sequence[CollectionBlocks[uuid.UUID]],
+        self, executor: Executor, session: Session, members: Sequence[CollectionBlocks[uuid.UUID]]
     ) -> None:
         super().__init__([member.grid for member in members], executor)
         self._session = session

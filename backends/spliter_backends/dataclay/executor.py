@@ -404,13 +404,7 @@ def _keep(result: Any, output: int | None) -> Any:
 
 
 def current_executor() -> DataClayExecutor:
-    """Return the executor of the dataClay client started in this process.
-
-    Raises
-    ------
-    BackendNotUsableError
-        If no client is started.
-    """
+    """Return the executor of the dataClay client started in this process."""
     session = current_session()
     with _making:
         if session.executor is None:

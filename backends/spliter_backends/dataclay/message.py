@@ -93,10 +93,7 @@ class TooLargeError(Exception):
 class PickledMessage:
     """A pickled value whose buffers have not been copied.
 
-    Parameters
-    ----------
-    parts : sequence of memoryview
-        Header, pickle and buffers, each followed by its padding.
+    parts: Header, pickle and buffers, each followed by its padding.
     """
 
     parts: Sequence[memoryview]
@@ -126,20 +123,10 @@ def encode(
 ) -> PickledMessage:
     """Pickle a value into a message that refers to the memory of its buffers.
 
-    Parameters
-    ----------
-    value : object
-        Anything picklable; functions and classes that cannot be imported are pickled by value.
-    most : int, optional
-        Maximum size; pickling stops as soon as it is exceeded.
-    refer : callable, optional
-        Called with every object that is not of a basic type. Returns ``None``, or an index into
-        `referred` of :func:`decode` to pickle in its place.
-
-    Raises
-    ------
-    TooLargeError
-        If it takes more than `most` bytes.
+    Functions and classes that cannot be imported are pickled by value. Raises `TooLargeError`, as
+    soon as it is known, if the message takes more than `most` bytes. `refer` is called with every
+    object that is not of a basic type, and returns ``None``, or an index into `referred` of
+    :func:`decode` to pickle in its place.
     """
     buffers: list[memoryview] = []
     taken = 0
@@ -186,14 +173,9 @@ def _aligned(parts: Sequence[memoryview]) -> list[memoryview]:
 
 
 def decode(message: bytes | bytearray, referred: Sequence[Any] = ()) -> Any:
-    """Unpickle a message; arrays in the value are writable.
+    """Unpickle a message; arrays are writable views of it, or of a copy if it is bytes.
 
-    Parameters
-    ----------
-    message : bytes or bytearray
-        From :meth:`PickledMessage.join`. Arrays are views of a bytearray, or of a copy of bytes.
-    referred : sequence
-        Values for the indexes that the sender's `refer` returned.
+    `referred` are the values for the indexes that the sender's `refer` returned.
     """
     view = memoryview(message if isinstance(message, bytearray) else bytearray(message))
     (count,) = struct.unpack_from("<Q", view)

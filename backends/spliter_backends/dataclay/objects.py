@@ -27,10 +27,7 @@ with suppress_output():
 class Block(DataClayObject):  # type: ignore[misc]
     """One block: any picklable object, usually an array.
 
-    Parameters
-    ----------
-    content : object
-        The block. It stays at its backend; reading the attribute elsewhere fetches a copy.
+    content: The block. It stays at its backend; reading the attribute elsewhere fetches a copy.
     """
 
     content: Any
@@ -64,10 +61,7 @@ class _Runner(DataClayObject):  # type: ignore[misc]
 class PartitionObject(_Runner):
     """References to the blocks of one partition.
 
-    Parameters
-    ----------
-    members : tuple of bytes
-        For each aligned collection the ids of its blocks, in the partition's order, 16 bytes
+    members: For each aligned collection the ids of its blocks, in the partition's order, 16 bytes
         each.
     """
 

@@ -141,10 +141,7 @@ def executor_of_future(future: Any) -> Executor | None:
 
 
 def _run(
-    future: LocalFuture,
-    fn: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    future: LocalFuture, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:
     """Run a task and store its result or error in the future."""
     if not future.set_running_or_notify_cancel():

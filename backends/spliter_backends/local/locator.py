@@ -24,11 +24,7 @@ from spliter_backends._shared.readable import (
     open_values,
     open_zarr,
 )
-from spliter_backends.local.executor import (
-    LOCATION,
-    LocalExecutor,
-    default_executor,
-)
+from spliter_backends.local.executor import LOCATION, LocalExecutor, default_executor
 
 if TYPE_CHECKING:
     from spliter_backends._shared.dask_graph import BlockValues

@@ -19,14 +19,7 @@ import ray
 from ray import ObjectRef
 
 from spliter import BackendNotUsableError, BlockLostError, Movement, Partition, SplitClosedError
-from spliter.backend import (
-    RECORDS,
-    Blocks,
-    Executor,
-    Placement,
-    PlannedPartition,
-    RemoteSource,
-)
+from spliter.backend import RECORDS, Blocks, Executor, Placement, PlannedPartition, RemoteSource
 from spliter_backends._shared.collection_blocks import CollectionBlocks
 from spliter_backends.ray.cluster import (
     SHUT_DOWN,
@@ -36,22 +29,14 @@ from spliter_backends.ray.cluster import (
     locate_objects,
     usable_nodes,
 )
-from spliter_backends.ray.source import (
-    NodeSource,
-    PartitionObjects,
-    PartitionReport,
-    remote_source,
-)
+from spliter_backends.ray.source import NodeSource, PartitionObjects, PartitionReport, remote_source
 from spliter_backends.ray.worker import CONCATENATE, COPY
 
 
 class ClientSource(RemoteSource):
     """Source of a partition in the program, which sends its objects to its tasks.
 
-    Parameters
-    ----------
-    blocks : RayBlocks
-        Blocks of the Split, kept alive by the partition.
+    blocks: Blocks of the Split, kept alive by the partition.
     """
 
     def __init__(self, blocks: RayBlocks, objects: PartitionObjects) -> None:
@@ -98,12 +83,8 @@ class ClientSource(RemoteSource):
 class ExpectedReport:
     """Expected report of a task about one of its partitions.
 
-    Parameters
-    ----------
-    number : int
-        Index of the partition among those of the task.
-    blocks : ObjectRef
-        Reference of the concatenated blocks, if the task makes them.
+    number: Index of the partition among those of the task.
+    blocks: Reference of the concatenated blocks, if the task makes them.
     """
 
     number: int
@@ -136,13 +117,7 @@ class RayBlocks(Blocks):
         self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
 
     def check_connected(self) -> None:
-        """Check that the connection is the original one: Ray waits forever for older references.
-
-        Raises
-        ------
-        BlockLostError
-            If Ray was shut down in the meantime.
-        """
+        """Check that the connection is the original one: Ray waits forever for older references."""
         try:
             now = connection()
         except BackendNotUsableError as error:
@@ -225,9 +200,7 @@ class RayBlocks(Blocks):
         if not missing:
             return tuple(references)
         copied = COPY.options(
-            name="spliter.aligned",
-            num_returns=len(missing),
-            scheduling_strategy=affinity(node),
+            name="spliter.aligned", num_returns=len(missing), scheduling_strategy=affinity(node)
         ).remote(list(missing), list(missing.values()), block_timeout())
         copy_of = dict(zip(missing, [copied] if len(missing) == 1 else copied, strict=True))
         nbytes = sum(found[reference].nbytes for reference in missing)
@@ -235,14 +208,9 @@ class RayBlocks(Blocks):
         return tuple(copy_of.get(reference, reference) for reference in references)
 
     def expect_report(self, report: ObjectRef, expected: Sequence[ExpectedReport]) -> None:
-        """Register the report of a task, to be read when it is available.
+        """Register the report of a task, one :class:`PartitionReport` for each of its partitions.
 
-        Parameters
-        ----------
-        report : ObjectRef
-            Result of the task with one :class:`PartitionReport` for each of its partitions.
-        expected : sequence of ExpectedReport
-            One for each of its partitions that belongs to this Split.
+        `expected` are those that belong to this Split. It is read when it is available.
         """
         with self._lock:
             self._reports[report] = expected

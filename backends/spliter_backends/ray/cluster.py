@@ -52,12 +52,8 @@ STORE_WAIT: Final = 2.0
 class ObjectLocation:
     """Location of an object.
 
-    Parameters
-    ----------
-    nodes : tuple of str
-        Nodes whose store has it; empty if it is in its owner's memory.
-    spilled : bool
-        Whether Ray has written it to disk.
+    nodes: Nodes whose store has it; empty if it is in its owner's memory.
+    spilled: Whether Ray has written it to disk.
     """
 
     nodes: tuple[str, ...]
@@ -85,13 +81,8 @@ def connection() -> tuple[bytes, bytes]:
     """Return the ids of this process's node and worker, which change with ``ray.init()``.
 
     A new local cluster has another node; a new connection to the same cluster another worker.
-
-    Raises
-    ------
-    BackendNotUsableError
-        If this process is not connected, or is connected by Ray Client.
-    ForkedError
-        If it was forked from the one that connected.
+    Raises an error if this process is not connected, is connected by Ray Client, or was forked from
+    the one that is.
     """
     if not ray.is_initialized():
         raise BackendNotUsableError("this process is not connected to Ray; call ray.init() first")
@@ -107,13 +98,7 @@ def connection() -> tuple[bytes, bytes]:
 
 
 def check_known(references: Iterable[ObjectRef]) -> None:
-    """Check that objects are from the time since ``ray.init()``: Ray may wait forever for others.
-
-    Raises
-    ------
-    BlockLostError
-        If Ray was shut down since one was made.
-    """
+    """Check that objects are from the time since ``ray.init()``: Ray may wait forever otherwise."""
     try:
         node, worker = connection()
         others = {
@@ -153,10 +138,7 @@ def may_wait() -> bool:
 def wait_created(references: Iterable[ObjectRef]) -> None:
     """Wait until objects are created or their tasks have failed, on any node.
 
-    Raises
-    ------
-    BlockTimeoutError
-        If no object becomes ready for longer than the block timeout.
+    Raises `BlockTimeoutError` if no object becomes ready for longer than the block timeout.
     """
     pending = list(dict.fromkeys(references))
     timeout = block_timeout()
@@ -172,18 +154,7 @@ def wait_created(references: Iterable[ObjectRef]) -> None:
 
 
 def query_locations(references: Iterable[ObjectRef]) -> Mapping[ObjectRef, ObjectLocation]:
-    """Query the owners of created objects for their locations.
-
-    Returns
-    -------
-    mapping of ObjectRef to ObjectLocation
-        Without objects unknown to their owner.
-
-    Raises
-    ------
-    BlockTimeoutError
-        If owners do not answer.
-    """
+    """Query the owners of created objects for their locations, if they know them."""
     timeout = block_timeout()
     found: dict[ObjectRef, ObjectLocation] = {}
     try:
@@ -221,14 +192,9 @@ def locate_objects(
 ) -> Mapping[ObjectRef, ObjectLocation]:
     """Wait for objects and return their locations.
 
-    Raises
-    ------
-    BlockLostError
-        If some are lost and Ray cannot recreate them.
-    BlockTimeoutError
-        If no block becomes ready for longer than the block timeout.
-    BaseException
-        The error of a task that creates a block.
+    Raises the error of a task that creates a block, `BlockLostError` if some are lost and Ray
+    cannot recreate them, or `BlockTimeoutError` if none becomes ready for longer than the block
+    timeout.
     """
     check_known(references)
     wait_created(references)
@@ -272,21 +238,10 @@ def fetch_objects(
     indexes: Sequence[tuple[int, ...]],
     timeout: float | None = None,
 ) -> list[Any]:
-    """Return blocks, in order.
+    """Return blocks, in order, within seconds: by default the block timeout.
 
-    Parameters
-    ----------
-    timeout : float, optional
-        Seconds; by default the block timeout.
-
-    Raises
-    ------
-    BlockLostError
-        If some are lost and Ray cannot recreate them.
-    BlockTimeoutError
-        If they do not arrive in time.
-    BaseException
-        The error of a task that creates a block.
+    Raises the error of a task that creates a block, `BlockLostError` if some are lost and Ray
+    cannot recreate them, or `BlockTimeoutError`.
     """
     seconds = block_timeout() if timeout is None else timeout
     try:

@@ -32,11 +32,8 @@ MESSAGE: Final = "_spliter_message"
 def as_ray_error(error: BaseException) -> BaseException:
     """Return the error to raise in Ray for an error of the user's function.
 
-    Returns
-    -------
-    BaseException
-        Of the same type if Ray can pickle it, else a ``TaskFailedError``. Converted back by
-        :func:`original_error`.
+    It is of the same type if Ray can pickle it, else a ``TaskFailedError``; :func:`original_error`
+    converts it back.
     """
     message = ERRORS.encode(error)
     sent = ERRORS.decode(message)
@@ -52,10 +49,7 @@ def as_ray_error(error: BaseException) -> BaseException:
 def original_error(error: RayTaskError) -> BaseException:
     """Return the error that the user's function raised.
 
-    Returns
-    -------
-    BaseException
-        With the original traceback, if the function ran in a task of SplIter.
+    It has the original traceback, if the function ran in a task of SplIter.
     """
     cause = error.cause
     if not isinstance(cause, BaseException):
@@ -69,19 +63,12 @@ def original_error(error: RayTaskError) -> BaseException:
 
 
 def translate_error(
-    error: Exception,
-    blocks: tuple[tuple[int, ...], ...] = (),
-    timeout: float | None = None,
+    error: Exception, blocks: tuple[tuple[int, ...], ...] = (), timeout: float | None = None
 ) -> BaseException:
-    """Translate an error raised by Ray.
+    """Translate an error raised by Ray, while it was asked for some blocks.
 
     Returns the original error of a task; ``BlockLostError`` for lost objects; ``BlockTimeoutError``
     for a timeout; any other error unchanged.
-
-    Parameters
-    ----------
-    blocks : tuple of tuple of int
-        Indexes of the requested blocks, if any.
     """
     if isinstance(error, RayTaskError):  # first: a task may have raised one of the others
         return original_error(error)

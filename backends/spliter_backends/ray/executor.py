@@ -155,11 +155,7 @@ class RayExecutor(Executor):
         return RayFuture(result, location)
 
     def submit_team(
-        self,
-        fn: Callable[..., Any],
-        args: Sequence[Any],
-        location: Location,
-        threads: int,
+        self, fn: Callable[..., Any], args: Sequence[Any], location: Location, threads: int
     ) -> RayFuture:
         """Submit a task that reserves one CPU for each thread.
 

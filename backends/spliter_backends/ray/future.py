@@ -116,22 +116,9 @@ class RayFuture(ObjectRef):  # type: ignore[misc]
 def wait_for_results(references: Sequence[ObjectRef], timeout: float | None = None) -> list[Any]:
     """Wait for tasks and return their results, in order.
 
-    Parameters
-    ----------
-    references : sequence of ObjectRef
-    timeout : float, optional
-        Seconds; by default there is no limit while some node can run tasks.
-
-    Raises
-    ------
-    TimeoutError
-        If the tasks take longer.
-    BlockLostError
-        If blocks that they need are lost, or Ray was shut down.
-    BlockTimeoutError
-        If no node could run a task for longer than the block timeout.
-    BaseException
-        The error of the first failed task.
+    Without a timeout there is no limit while some node can run tasks. Raises the error of the first
+    failed task, `TimeoutError`, `BlockLostError` if blocks that they need are lost, or Ray was shut
+    down, or `BlockTimeoutError` if no node could run a task for longer than the block timeout.
     """
     check_known(references)
     deadline = None if timeout is None else time.monotonic() + timeout

@@ -37,13 +37,7 @@ class RayLocator(Locator):
         return [value.materialize() if _is_dataset(value) else value for value in collections]
 
     def open(self, collections: Sequence[Any]) -> RayBlocks:
-        """Open collections, without querying the locations of their blocks yet.
-
-        Raises
-        ------
-        BackendNotUsableError
-            If this process is not connected to a cluster, or this is the event loop of an actor.
-        """
+        """Open collections, without querying the locations of their blocks yet."""
         connection()
         if not may_wait():
             raise BackendNotUsableError(

@@ -46,14 +46,9 @@ BATCH_NBYTES: Final = 32 * 2**20
 class PartitionReport:
     """Report of a task to the main program, about one of its partitions.
 
-    Parameters
-    ----------
-    drifted : bool
-        Whether the task ran at another node than planned.
-    blocks, nbytes : int
-        Blocks and bytes fetched from other nodes.
-    made : bool
-        Whether the task has concatenated the blocks, for reuse by later tasks.
+    drifted: Whether the task ran at another node than planned.
+    blocks, nbytes: Blocks and bytes fetched from other nodes.
+    made: Whether the task has concatenated the blocks, for reuse by later tasks.
     """
 
     drifted: bool
@@ -67,21 +62,13 @@ class PartitionReport:
 class PartitionObjects:
     """The objects of a partition, as they are sent with its tasks.
 
-    Parameters
-    ----------
-    members : tuple of tuple of ObjectRef
-        The blocks of each collection.
-    away : frozenset of int
-        Numbers of blocks that were at another node when the Split was made, because no task can
+    members: The blocks of each collection.
+    away: Numbers of blocks that were at another node when the Split was made, because no task can
         run where they are.
-    has_slow : bool
-        Whether blocks were on disk or at another node.
-    prefetch : "auto", False or int
-        How many blocks to read ahead then.
-    timeout : float
-        Maximum wait for blocks, in seconds.
-    one : ObjectRef or None
-        The concatenated blocks, if they exist.
+    has_slow: Whether blocks were on disk or at another node.
+    prefetch ("auto", False or int): How many blocks to read ahead then.
+    timeout: Maximum wait for blocks, in seconds.
+    one: The concatenated blocks, if they exist.
     """
 
     location: str
@@ -131,13 +118,7 @@ class NodeSource(BlockSource):
         return PartitionReport(drifted, len(self._fetched), nbytes, self.made is not None, passes)
 
     def read(self) -> Iterator[Any]:
-        """Return an iterator over the blocks, or tuples of aligned blocks.
-
-        Raises
-        ------
-        PartitionNotLocalError
-            Outside of the task that the partition was submitted to.
-        """
+        """Return an iterator over the blocks, or tuples of aligned blocks, inside of a task."""
         self._check_open()
         return self._read()
 

@@ -47,11 +47,6 @@ def run(
 
     Returns the result. With partitions, the report and, for each partition, the concatenated blocks
     or None come before it. Ray keeps them at this node, owned by the main program.
-
-    Parameters
-    ----------
-    args, kwargs
-        Its arguments, with placeholders for results.
     """
     try:
         given, named = (

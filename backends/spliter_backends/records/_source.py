@@ -29,20 +29,12 @@ Decode: TypeAlias = Callable[[Any], Any]
 class SourceBase(ABC):
     """A source that is read over a connection.
 
-    Parameters
-    ----------
-    url : str
-        Where the records are; shown without user, parameters, query and fragment.
-    decode : callable or None
-        Makes a record of what was read.
-    max_batch : int
-        Maximum number of keys in a request.
-    max_seconds : float
-        Maximum time of a request.
-    max_nbytes : int
-        Maximum size of the records of a request.
-    options : mapping of str to object
-        Settings of the connection, for the library that opens it.
+    url: Where the records are; shown without user, parameters, query and fragment.
+    decode: Makes a record of what was read.
+    max_batch: Maximum number of keys in a request.
+    max_seconds: Maximum time of a request.
+    max_nbytes: Maximum size of the records of a request.
+    options: Settings of the connection, for the library that opens it.
     """
 
     def __init__(
@@ -159,13 +151,7 @@ def _key_of(settings: tuple[Any, ...]) -> str:
 
 
 def check_scheme(kind: str, url: str, schemes: Sequence[str]) -> None:
-    """Reject URLs of other schemes.
-
-    Raises
-    ------
-    InvalidArgumentError
-        With the URL, as far as it is shown.
-    """
+    """Reject URLs of other schemes; the error has the URL, as far as it is shown."""
     if isinstance(url, str) and url.partition("://")[0] not in schemes:
         raise InvalidArgumentError(
             f"the URL of {kind} must begin with {' or '.join(f'{one}://' for one in schemes)}, got "
@@ -175,11 +161,6 @@ def check_scheme(kind: str, url: str, schemes: Sequence[str]) -> None:
 
 def check_template(template: object) -> None:
     """Reject templates, which may be URLs, without exactly one place for a key.
-
-    Raises
-    ------
-    InvalidArgumentError
-        With the template; of a URL, as far as it is shown.
 
     Examples
     --------
@@ -210,13 +191,7 @@ def text_of(key: Any) -> str:
 
 
 def check_no_parent(text: str) -> str:
-    """Return a key as text, unless it is empty or would leave its folder.
-
-    Raises
-    ------
-    InvalidArgumentError
-        With the key.
-    """
+    """Return a key as text, unless it is empty or would leave its folder."""
     if not text or not {".", ".."}.isdisjoint(text.replace("\\", "/").split("/")):
         raise InvalidArgumentError(
             f"the key {text!r} names no record, but a folder; use other keys"
@@ -225,13 +200,7 @@ def check_no_parent(text: str) -> str:
 
 
 def import_library(name: str, extra: str) -> ModuleType:
-    """Import the library of a source.
-
-    Raises
-    ------
-    PackageMissingError
-        With the extra that installs it.
-    """
+    """Import the library of a source; the error has the extra that installs it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

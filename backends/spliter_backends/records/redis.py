@@ -6,12 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from spliter.backend import refetch_record
-from spliter_backends.records._bounds import (
-    MAX_NBYTES,
-    MAX_SECONDS,
-    BoundedSocket,
-    current_bounds,
-)
+from spliter_backends.records._bounds import MAX_NBYTES, MAX_SECONDS, BoundedSocket, current_bounds
 from spliter_backends.records._source import (
     Decode,
     SourceBase,

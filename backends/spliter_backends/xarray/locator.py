@@ -50,22 +50,7 @@ class XarrayLocator(Locator):
     def open(self, collections: Sequence[Any]) -> Blocks:
         """Open one xarray object, on the cluster or in this process; nothing is computed.
 
-        Parameters
-        ----------
-        collections : sequence of one DataArray, Dataset or XarrayCollection
-            A DataArray by itself is split along its first dimension.
-
-        Raises
-        ------
-        UnsupportedCollectionError
-            If there are several objects (combine them in a Dataset), or no chunks.
-        InvalidArgumentError
-            If the dimension of a Dataset is not given, or a variable is not chunked along a
-            dimension along which others are.
-        AlignmentError
-            If variables have different chunks.
-        LazyCollectionError
-            If the chunks have not been computed.
+        A DataArray by itself is split along its first dimension.
         """
         if len(collections) != 1 or not self.recognises(collections[0]):
             raise UnsupportedCollectionError(
@@ -112,10 +97,7 @@ def _data_and_dim(collection: Any) -> tuple[XarrayObject, Hashable]:
 class _Chunks:
     """ChunkedVariable variables and labels of an xarray object.
 
-    Parameters
-    ----------
-    variables : sequence of Variable
-        The chunked ones; the first has the split dimension, and defines the grid.
+    variables: The chunked ones; the first has the split dimension, and defines the grid.
     """
 
     variables: Sequence[xr.Variable]

@@ -19,12 +19,8 @@ from spliter import InvalidArgumentError
 class ChunkedVariable:
     """Name, dimensions and attributes of one chunked variable.
 
-    Parameters
-    ----------
-    name : hashable
-        Name of the variable; may be ``None`` for a DataArray.
-    dims : tuple of hashable
-        In the order of the chunks' axes.
+    name: Name of the variable; may be ``None`` for a DataArray.
+    dims: In the order of the chunks' axes.
     """
 
     name: Hashable
@@ -47,12 +43,8 @@ class ChunkedVariable:
 class Recipe:
     """Builds the blocks of one collection from chunks and labels.
 
-    Parameters
-    ----------
-    chunked : sequence of ChunkedVariable
-        Variables with one chunk per block.
-    array : bool
-        Whether blocks are DataArrays of the first variable, instead of Datasets.
+    chunked: Variables with one chunk per block.
+    array: Whether blocks are DataArrays of the first variable, instead of Datasets.
     """
 
     dim: Hashable
@@ -61,19 +53,10 @@ class Recipe:
     attrs: Mapping[Any, Any]
 
     def block(self, labels: xr.Dataset, chunks: Sequence[Any]) -> xr.DataArray | xr.Dataset:
-        """Build one block from its chunks and labels.
+        """Build one block from its chunks, which are not copied, and its labels.
 
-        Parameters
-        ----------
-        labels : Dataset
-            Variables that are not chunked, cut to the block.
-        chunks : sequence of array
-            One per chunked variable; not copied.
-
-        Returns
-        -------
-        DataArray or Dataset
-            With the split dimension first.
+        `labels` are the variables that are not chunked, cut to the block. The split dimension comes
+        first.
         """
         named = [
             (about, about.around(chunk)) for about, chunk in zip(self.chunked, chunks, strict=True)
@@ -95,11 +78,6 @@ class Recipe:
 
         A single block is returned unchanged. Variables without the dimension are taken from the
         first block.
-
-        Parameters
-        ----------
-        blocks : iterable of DataArray, or of Dataset
-            At least one.
         """
         kept = list(blocks)
         if len(kept) == 1:
@@ -114,12 +92,8 @@ class Recipe:
 class LabelledView:
     """View of a partition for its tasks: xarray objects instead of chunks; sent to the tasks.
 
-    Parameters
-    ----------
-    labels : Dataset
-        Variables that are not chunked, cut to the partition's rows.
-    bounds : sequence of dict
-        Range of the labels for each block, by dimension.
+    labels: Variables that are not chunked, cut to the partition's rows.
+    bounds: Range of the labels for each block, by dimension.
     """
 
     recipe: Recipe

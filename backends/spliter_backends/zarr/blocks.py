@@ -37,11 +37,6 @@ def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
     A block belongs to the worker whose share contains its middle byte; workers are sorted by
     address, so that the same input gives the same placement. Any other could read it as well.
 
-    Parameters
-    ----------
-    threads : mapping of str to int
-        Threads of each worker; at least one worker.
-
     Examples
     --------
     >>> placed = assign(np.array([8, 8, 8, 8, 8, 8]), {"b": 1, "a": 2})
@@ -68,12 +63,8 @@ def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
 class ZarrSource(MaterializableSource):
     """References to the blocks of one partition, sent to its worker.
 
-    Parameters
-    ----------
-    arrays : tuple of zarr.Array
-        Arrays to read; the first is the one being split.
-    positions : ndarray of int64
-        Positions of the blocks in the first array.
+    arrays: Arrays to read; the first is the one being split.
+    positions: Positions of the blocks in the first array.
     """
 
     arrays: tuple[Any, ...]

@@ -22,13 +22,7 @@ class ZarrLocator(Locator):
         return isinstance(collection, ZarrCollection)
 
     def open(self, collections: Sequence[Any]) -> ZarrBlocks:
-        """Open arrays, to be read by the workers of the client of the first; nothing is read.
-
-        Raises
-        ------
-        BackendNotUsableError
-            If there is no client, or this thread must not wait for it.
-        """
+        """Open arrays, to be read by the workers of the client of the first; nothing is read."""
         for collection in collections:
             if not self.recognises(collection):
                 raise UnsupportedCollectionError(

@@ -118,20 +118,11 @@ class BatchSender:
     ) -> Future[Any]:
         """Add the task ``fn(*args)`` to the next batch and return its future.
 
-        Parameters
-        ----------
-        name : str
-            Prefix of its key, by which Dask groups tasks.
-        locations : sequence of Location
-            Workers that may run it; any worker, if empty.
-        fn : callable
-            Importable by workers.
-        args : tuple
-            Bytes, strings, and Dask's references to other tasks.
-        on_partition : bool
-            Whether there are partitions among the arguments.
-        keep_alive : object
-            Objects, such as futures it refers to, that must exist until the task is sent.
+        `name` is the prefix of its key, by which Dask groups tasks. Any worker may run it if there
+        are no `locations`. The function can be imported by workers; arguments are bytes, strings,
+        and Dask's references to other tasks. `on_partition` says that there are partitions among
+        them. `keep_alive` are objects, such as futures it refers to, that must exist until the task
+        is sent.
         """
         client: Any = self._client()
         annotations = _annotations(locations, on_partition)

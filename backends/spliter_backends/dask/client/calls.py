@@ -25,12 +25,8 @@ from spliter_backends.dask.worker.calls import PickledPartition, Placeholder
 class Call:
     """A function and its arguments, pickled.
 
-    Parameters
-    ----------
-    arguments : bytes
-        Positional and keyword arguments, with a `Placeholder` for each input.
-    partitions : bytes
-        Pickled partitions, in one list: Dask takes time for each part of a task's message.
+    arguments: Positional and keyword arguments, with a `Placeholder` for each input.
+    partitions: Pickled partitions, in one list: Dask takes time for each part of a task's message.
     """
 
     function: bytes
@@ -40,18 +36,7 @@ class Call:
 
 
 def pickle_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-    """Pickle a call of a task function.
-
-    Parameters
-    ----------
-    args, kwargs
-        Its arguments. Futures, also nested ones, arrive as their results.
-
-    Raises
-    ------
-    TaskNotSerializableError
-        If the function or an argument cannot be pickled.
-    """
+    """Pickle a call of a task function. Futures, also nested ones, arrive as their results."""
     partitions: list[bytes] = []
     inputs: list[Any] = []
 

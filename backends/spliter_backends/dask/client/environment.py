@@ -28,17 +28,11 @@ _checked: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionar
 
 
 async def query_versions(client: Client, workers: list[str] | None = None) -> dict[str, str | None]:
-    """Query the versions of SplIter of a cluster's processes.
+    """Query the versions of SplIter of a cluster's processes; runs on the client's event loop.
 
     Returns the version by address, or by ``"scheduler"``; None if SplIter cannot be imported there.
-    Omits workers that do not answer in time.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The client; called on its event loop.
-    workers : list of str, optional
-        Addresses; by default the scheduler and all workers.
+    Omits workers that do not answer in time. Without `workers`, the scheduler and all workers are
+    queried.
     """
     # From the standard library, so that it runs where SplIter is not installed.
     name = f"{versions.__name__}.VERSION"
@@ -68,18 +62,8 @@ async def _answer_of_scheduler(client: Client, name: str) -> Any:
 def check_environment(client: Client, workers: Collection[str] | None = None) -> None:
     """Raise if processes of a cluster lack SplIter; each process is queried once.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        Client of the cluster; not called on its event loop.
-    workers : collection of str, optional
-        Addresses of workers that will be used; those not queried before are queried. By default
-        all processes, if none has been queried before.
-
-    Raises
-    ------
-    BackendNotUsableError
-        Names the processes.
+    `workers` will be used; those not queried before are queried. By default all processes are, if
+    none has been queried before. Not called on the client's event loop.
     """
     checked = _checked.get(client)
     new = None if checked is None else set(workers or ()) - checked

@@ -31,12 +31,7 @@ class _CannotCompareError(Exception):
 
 
 def pickle_function(fn: Any) -> bytes:
-    """Pickle a task function.
-
-    Parameters
-    ----------
-    fn : callable
-        Any callable; only plain functions are cached.
+    """Pickle a callable; the pickle of a plain function is cached.
 
     Examples
     --------

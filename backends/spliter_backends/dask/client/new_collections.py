@@ -23,10 +23,7 @@ from spliter_backends.dask.scheduler.pins import EXTRACTED
 def assemble_blocks(results: Sequence[tuple[IntArray, Any]], made: ResultBlocks) -> Any:
     """Return a lazy collection of blocks that are inside the results of tasks.
 
-    Parameters
-    ----------
-    results : sequence of (ndarray of int64, future)
-        Positions of blocks, and the future of their list.
+    `results` are the positions of blocks, and the future of their list.
     """
     name = f"{EXTRACTED}-{uuid.uuid4().hex}"
     if made.dtype is None:
@@ -67,12 +64,7 @@ def _frame(name: str, results: Sequence[tuple[IntArray, Any]], made: ResultBlock
 class ExtractedBlocks(Layer):
     """Graph layer with one task per block, which extracts it from a list.
 
-    Parameters
-    ----------
-    results : sequence of (ndarray of int64, future)
-        Positions of blocks, and the future of their list.
-    output : int, optional
-        Index of the list, if results are tuples of lists.
+    `output` is the index of the list, if results are tuples of lists.
     """
 
     def __init__(

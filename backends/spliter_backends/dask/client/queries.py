@@ -49,19 +49,10 @@ class BlockQueries:
     def wait_for_holders(
         self, futures: Sequence[Future[Any]], grid: BlockGrid
     ) -> Mapping[Key, Sequence[str]]:
-        """Wait until all blocks are in memory, and return their holders.
+        """Wait until all blocks of a collection are in memory; return the holders of each.
 
-        There is at least one address of a worker per key.
-
-        Parameters
-        ----------
-        futures : sequence of distributed.Future
-            The blocks of one collection, in C order of its grid.
-
-        Raises
-        ------
-        BlockLostError, BlockTimeoutError
-            If blocks are lost, or do not become ready in time.
+        Raises `BlockLostError` or `BlockTimeoutError` if blocks are lost, or do not become ready in
+        time.
         """
         progress = Progress(self.timeout)
         while True:
@@ -86,15 +77,8 @@ class BlockQueries:
     def wait_done(self, futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:
         """Wait for pending blocks; raise the error of a failed one.
 
-        Parameters
-        ----------
-        indexes : callable
-            Converts positions in `futures` to block indexes, for errors.
-
-        Raises
-        ------
-        BlockLostError, BlockTimeoutError
-            If blocks are lost, or do not become ready in time.
+        Raises `BlockLostError` or `BlockTimeoutError` if blocks are lost, or do not become ready in
+        time.
         """
         check_open(self._client)  # closing it cancels all futures
         pending = [future for future in futures if future.status in ("pending", "lost")]
@@ -115,11 +99,6 @@ class BlockQueries:
 
         It does so by default only for blocks that this client has computed, not for unpickled
         futures.
-
-        Raises
-        ------
-        BlockLostError
-            If the scheduler does not know some of the blocks.
         """
         pending = {at: future.key for at, future in enumerate(futures) if not future.done()}
         self._wait_for_sent_graphs()
@@ -159,13 +138,7 @@ class BlockQueries:
         check_not_cancelled(futures, indexes)
 
     def sizes(self, futures: Sequence[Future[Any]]) -> IntArray:
-        """Return the bytes of each result, 0 if the scheduler does not know them.
-
-        Returns
-        -------
-        ndarray of int64, one per future
-            As measured by Dask.
-        """
+        """Return the bytes of each result as measured by Dask, 0 if the scheduler has none."""
         nbytes = functools.partial(self._client.nbytes, summary=False)
         keys = [future.key for future in futures]
         sizes: Mapping[Key, int] = self._sync(self._query, nbytes, keys)
@@ -191,18 +164,7 @@ class BlockQueries:
 
 
 def check_not_cancelled(futures: Sequence[Future[Any]], indexes: IndexesOf) -> None:
-    """Raise if blocks were cancelled.
-
-    Parameters
-    ----------
-    indexes : callable
-        Converts positions in `futures` to block indexes.
-
-    Raises
-    ------
-    BlockLostError
-        Names the blocks.
-    """
+    """Raise an error that names the cancelled blocks, if there are any."""
     cancelled = [at for at, future in enumerate(futures) if future.status == "cancelled"]
     _raise_if_lost(np.asarray(cancelled, dtype=np.int64), futures, indexes)
 

@@ -22,11 +22,6 @@ def block_timeout() -> float:
 
     The maximum wait for the scheduler's answer, and for pending blocks of which none becomes
     ready; 5 minutes by default.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the setting is not a duration above 0.
     """
     value = dask.config.get("spliter.block-timeout", DEFAULT_TIMEOUT)
     try:
@@ -44,15 +39,8 @@ def block_timeout() -> float:
 def call_client(client: Client, fn: Callable[..., Any], *args: Any) -> Any:
     """Run a coroutine function on the client's event loop and wait for its result.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        Provides the event loop; the calling thread must not be the loop's.
-
-    Raises
-    ------
-    BlockTimeoutError
-        If the scheduler does not answer within ``spliter.block-timeout``.
+    The calling thread must not be the loop's. Raises `BlockTimeoutError` if the scheduler does not
+    answer within ``spliter.block-timeout``.
     """
     check_open(client)
     timeout = block_timeout()
@@ -80,15 +68,7 @@ def is_closed(client: Client | None) -> bool:
 
 
 def check_open(client: Client | None) -> Client:
-    """Return the client if it is open.
-
-    Raises
-    ------
-    ClientClosedError
-        If it was closed, or no longer exists.
-    ForkedError
-        If it was used in the process that this one was forked from.
-    """
+    """Return the client if it is open, and was not used before this process was forked."""
     if client is None or is_closed(client):
         raise ClientClosedError(
             "the Dask client of this Split or future is closed; connect a new client, persist the "

@@ -21,21 +21,13 @@ from spliter_backends.dask.worker.materialize import MaterializableSource
 class ClientSource(RemoteSource):
     """Source of a partition in the program, which pickles as the reference that its tasks read.
 
-    Parameters
-    ----------
-    futures : sequence of sequence of distributed.Future
-        Blocks of each collection, and copies made for this partition; empty for stored blocks.
-    release_key : callable
-        Takes the key of the concatenated blocks, which tasks may have kept in the client's name.
+    futures: Blocks of each collection, and copies made for this partition; empty for stored blocks.
+    release_key: Takes the key of the concatenated blocks, which tasks may have kept in the client's
+        name.
 
-    Attributes
-    ----------
-    sent : tuple or None
-        The partition as its last task got it, and its state then (`begin_pass`).
-    one : distributed.Future or None
-        Its concatenated blocks.
-    lock : threading.Lock
-        For both.
+    sent: The partition as its last task got it, and its state then (`begin_pass`).
+    one: Its concatenated blocks.
+    lock: For both.
     """
 
     def __init__(
@@ -59,10 +51,7 @@ class ClientSource(RemoteSource):
     ) -> PickledPartition | Future[Any] | None:
         """Return the partition as sent before, or None if it must be sent again.
 
-        Raises
-        ------
-        BlockLostError
-            If its blocks were cancelled.
+        Raises `BlockLostError` if its blocks were cancelled.
         """
         sent = None
         if self.sent is not None:

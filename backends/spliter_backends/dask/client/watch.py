@@ -71,13 +71,7 @@ class UnfinishedTasks:
                 loop.add_callback(self._passes.start)
 
     async def available_workers(self) -> Mapping[str, int]:
-        """Return the threads of the workers to plan with, on the client's event loop.
-
-        Returns
-        -------
-        mapping of str to int
-            Without workers that have been paused for long, unless there are no others.
-        """
+        """Return the threads of the workers to plan with, on the client's event loop."""
         client: Any = self._client()
         workers: Mapping[str, int] | None = None
         while workers is None:

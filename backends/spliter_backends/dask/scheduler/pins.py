@@ -108,12 +108,8 @@ class PinPlugin(SchedulerPlugin):
         """Return the threads of each available worker, of all workers if none is available.
 
         Available are running workers, and those paused for less than :data:`PAUSE_TOLERANCE`.
-
-        Parameters
-        ----------
-        timeout : float
-            Seconds after which tasks fail if all workers are paused: the block timeout of the
-            client that has called this last.
+        `timeout` is the block timeout of the client that has called this last: the seconds after
+        which tasks fail if all workers are paused.
         """
         self._timeout = timeout
         workers = self._scheduler.workers
@@ -197,18 +193,7 @@ class PinPlugin(SchedulerPlugin):
 
 
 def available_workers(timeout: float, dask_scheduler: Any) -> dict[str, int] | None:
-    """Return the workers to plan with; runs on the scheduler.
-
-    Parameters
-    ----------
-    timeout : float
-        As for :meth:`PinPlugin.available_workers`.
-
-    Returns
-    -------
-    dict of str to int, or None
-        As :meth:`PinPlugin.available_workers`; ``None`` without the plugin.
-    """
+    """Return the workers to plan with, ``None`` without the plugin; runs on the scheduler."""
     plugin: PinPlugin | None = dask_scheduler.plugins.get(NAME)
     return None if plugin is None else plugin.available_workers(timeout)
 

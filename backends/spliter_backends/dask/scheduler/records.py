@@ -23,13 +23,7 @@ KEPT: Final = 10
 
 
 def prune_records(scheduler: Any) -> None:
-    """Remove all but the last ended groups from our span.
-
-    Parameters
-    ----------
-    scheduler : distributed.Scheduler
-        The scheduler, on its event loop. Without the spans extension, nothing is done.
-    """
+    """Remove all but the last ended groups from our span; runs on the scheduler's event loop."""
     span = our_span(scheduler)
     if span is None:
         return

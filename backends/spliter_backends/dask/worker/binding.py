@@ -21,12 +21,8 @@ from spliter_backends.dask.worker.source import PartitionReader, WorkerSource
 class MaterializedPartition:
     """A partition and its concatenated blocks, as the input of a task.
 
-    Parameters
-    ----------
-    partition : object
-        The partition, its pickle, future or placeholder.
-    block : object
-        Its concatenated blocks, their future or placeholder.
+    partition: The partition, its pickle, future or placeholder.
+    block: Its concatenated blocks, their future or placeholder.
     """
 
     partition: Any

@@ -19,10 +19,7 @@ from spliter_backends.dask.worker.results import check_picklable
 class Placeholder:
     """Placeholder for an argument that is sent separately from the pickled call.
 
-    Parameters
-    ----------
-    number : int
-        Index of the task's partition or input.
+    number: Index of the task's partition or input.
     """
 
     number: int
@@ -37,23 +34,11 @@ class PickledPartition:
 
 
 def run_call(function: bytes, arguments: bytes, partitions: bytes, *inputs: Any) -> Any:
-    """Run a pickled call at a worker.
+    """Run a call, pickled by ``dask.client.calls``, at a worker.
 
-    Parameters
-    ----------
-    function, arguments : bytes
-        Pickled by the client; see ``dask.client.calls``.
-    partitions : bytes
-        Pickled list of pickled partitions.
-
-    Raises
-    ------
-    TaskFailedError
-        If the function calls ``sys.exit``, which would end the worker, or raises another
-        ``BaseException``, or an error that cannot be pickled. ``KeyboardInterrupt`` ends the
-        worker, as usual in Dask.
-    TaskNotSerializableError
-        If the result cannot be pickled.
+    Raises `TaskFailedError` if the function calls ``sys.exit``, which would end the worker, or
+    raises another ``BaseException``, or an error that cannot be pickled. ``KeyboardInterrupt`` ends
+    the worker, as usual in Dask.
     """
     failure: BaseException | None = None
     try:

@@ -23,25 +23,10 @@ from spliter_backends.dask.worker.packing import read_packed
 def fetch(
     worker: Worker, holders: Mapping[Key, Sequence[str]], timeout: float
 ) -> tuple[dict[Key, Any], list[Key]]:
-    """Read keys in a task's thread: local ones from memory, others from peers.
+    """Read keys in a task's thread: local ones from memory, others from the peers that hold them.
 
-    Parameters
-    ----------
-    holders : mapping of key to sequence of str
-        Addresses of the workers that hold each key, according to the scheduler.
-
-    Returns
-    -------
-    data : dict of key to object
-        Values, without keys that could not be read; query their holders again.
-    remote : list of key
-
-    Raises
-    ------
-    BlockLostError
-        If a value cannot be deserialized.
-    TimeoutError
-        If reading takes longer.
+    Returns the values, without those that could not be read (query their holders again), and the
+    keys that were at peers. Raises `BlockLostError` if a value cannot be deserialized.
     """
     if not internals.peer_reads.usable(worker):
         return _copy_by_task(worker, list(holders), timeout)

@@ -15,13 +15,7 @@ from spliter.backend import name_of
 
 @dataclass(frozen=True)
 class OnIdleThreads:
-    """The body of a task: calls ``fn(cores, *args)``.
-
-    Parameters
-    ----------
-    fn : callable
-        Its first argument, `cores`, is a function that returns how many threads it may use now.
-    """
+    """The body of a task: calls ``fn(cores, *args)``. `cores` returns the threads it may use now."""
 
     fn: Callable[..., Any]
     threads: int
@@ -41,11 +35,8 @@ class OnIdleThreads:
 def idle_threads(worker: Worker, key: Key, threads: int) -> int:
     """Return how many threads a running task may use now.
 
-    Returns
-    -------
-    int
-        At least the thread of the task itself, and those that run no other task; 0 once the task
-        has been cancelled.
+    At least the thread of the task itself, and those that run no other task; 0 once the task has
+    been cancelled.
     """
     state, task = worker.state, wanted_task(worker, key)
     if task is None:

@@ -22,13 +22,7 @@ from spliter_backends.dask.worker.memory import MISSING, read_local
 
 @contextmanager
 def limit_time(timeout: float, worker: Worker) -> Iterator[None]:
-    """Convert a `TimeoutError` of a call from a worker to a `BlockTimeoutError`.
-
-    Raises
-    ------
-    BlockTimeoutError
-        If the call times out.
-    """
+    """Convert a `TimeoutError` of a call from a worker to a `BlockTimeoutError`."""
     try:
         yield
     except TimeoutError as error:
@@ -42,18 +36,11 @@ def limit_time(timeout: float, worker: Worker) -> Iterator[None]:
 class MaterializableSource(BlockSource):
     """Source of a partition whose blocks a task at a worker can concatenate; small to pickle.
 
-    Parameters
-    ----------
-    materialized_key : str
-        Key of the concatenated blocks, if a task requests them.
-    client : str
-        Id of the client that releases them.
-    timeout : float
-        Maximum wait for blocks or the scheduler without progress, in seconds.
-    shared : bool, default False
-        Whether any of several workers may run the tasks.
-    prefetch : "auto", False or int
-        How many blocks to read ahead, of those that are not in memory.
+    materialized_key: Key of the concatenated blocks, if a task requests them.
+    client: Id of the client that releases them.
+    timeout: Maximum wait for blocks or the scheduler without progress, in seconds.
+    shared: Whether any of several workers may run the tasks.
+    prefetch ("auto", False or int): How many blocks to read ahead, of those that are not in memory.
     """
 
     materialized_key: str
@@ -81,21 +68,8 @@ def kept_results_topic(client: str) -> str:
 def materialize_here(worker: Worker, source: MaterializableSource) -> Any:
     """Return a partition's concatenated blocks, which Dask keeps until the client releases them.
 
-    Parameters
-    ----------
-    worker : distributed.Worker
-        Worker of the calling task. A separate task there concatenates the blocks, once for all
-        concurrent callers.
-
-    Returns
-    -------
-    block or tuple of block
-        Shared by all tasks at this worker.
-
-    Raises
-    ------
-    BlockTimeoutError
-        If concatenating takes longer than the source's timeout.
+    A separate task at this worker concatenates them, once for all concurrent callers; all tasks
+    there share them. Raises `BlockTimeoutError` if that takes longer than the source's timeout.
     """
     key, timeout = source.materialized_key, source.timeout
     made = read_local(worker, key)

@@ -65,11 +65,6 @@ def memory_for(worker: Worker, nbytes: int) -> Iterator[None]:
     """Check that values can be concatenated in memory; one concatenation at a time.
 
     Concurrent ones would each take twice the size of their values before Dask notices and spills.
-
-    Raises
-    ------
-    NotEnoughMemoryError
-        If the worker would be paused or killed.
     """
     limit = memory_limit(worker)
     if limit is not None and 2 * nbytes > limit:

@@ -46,18 +46,12 @@ _MAX_RECORDED_MOVES: Final = 10_000
 class PartitionKeys(MaterializableSource):
     """The blocks of a partition by their keys; small to pickle.
 
-    Parameters
-    ----------
-    members : tuple of tuple
-        For each aligned collection the keys of its blocks, in the partition's order.
-    nbytes : ndarray of int64, shape (n,)
-        Bytes of each block of the first collection.
-    positions : ndarray of int64, shape (n,)
-        C-order position of each block in the first collection, for errors.
-    grid_shape : tuple of int
-        Number of blocks of that collection along each axis.
-    topic, token : str
-        Topic of drift reports, and the Split's token in them.
+    members: For each aligned collection the keys of its blocks, in the partition's order.
+    nbytes (ndarray of int64, shape (n,)): Bytes of each block of the first collection.
+    positions (ndarray of int64, shape (n,)): C-order position of each block in the first
+        collection, for errors.
+    grid_shape: Number of blocks of that collection along each axis.
+    topic, token: Topic of drift reports, and the Split's token in them.
     """
 
     members: tuple[tuple[Key, ...], ...]
@@ -84,17 +78,9 @@ class PartitionKeys(MaterializableSource):
 
 
 def check_or_relocate(worker: Worker, blocks: PartitionKeys, planned: str) -> None:
-    """Move the task to another worker if that has more of the blocks; runs before user code.
+    """Move the task, planned at a worker, to another one if that has more of the blocks.
 
-    Parameters
-    ----------
-    planned : str
-        Address of the worker that the task was planned at.
-
-    Raises
-    ------
-    Reschedule
-        If the task moves.
+    Runs before user code. Raises `Reschedule` if the task moves.
     """
     missing = not all(holds_all(worker, keys) for keys in blocks.members)
     if missing or (worker.address != planned and not blocks.shared):
@@ -145,13 +131,9 @@ def wait_in_memory(
 ) -> dict[Key, Sequence[str]]:
     """Wait until every key is in some worker's memory; return the holders.
 
-    Leaves the worker's thread pool while waiting, so that tasks that recompute lost blocks can
-    use the thread.
-
-    Raises
-    ------
-    BlockLostError, BlockTimeoutError
-        If blocks are lost, or do not become ready in time.
+    Leaves the worker's thread pool while waiting, so that tasks that recompute lost blocks can use
+    the thread. Raises `BlockLostError` or `BlockTimeoutError` if blocks are lost, or do not become
+    ready in time.
     """
     progress = Progress(blocks.timeout)
     while True:

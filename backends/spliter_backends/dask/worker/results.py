@@ -46,11 +46,6 @@ class _Counter:
 def check_picklable(fn: Callable[..., Any], result: Any) -> None:
     """Raise if a task's result cannot be pickled.
 
-    Raises
-    ------
-    TaskNotSerializableError
-        Names the function, the type of the result and the reason.
-
     Examples
     --------
     >>> check_picklable(len, 3)

@@ -91,17 +91,8 @@ class Peer:
     async def call(self, object_id: uuid.UUID, method: str, *args: Any) -> Any:
         """Call an active method of an object at this backend, and return its result.
 
-        Parameters
-        ----------
-        *args
-            Picklable by plain pickle.
-
-        Raises
-        ------
-        BackendLostError
-            If the backend is lost, before or during the call.
-        ObjectMissingError
-            If the object is not there.
+        Arguments are picklable by plain pickle. Raises `BackendLostError` if the backend is lost,
+        before or during the call, `ObjectMissingError` if the object is not there.
         """
         packed_args = pickle.dumps(args)
         check_fits(len(packed_args))
@@ -136,13 +127,7 @@ class Peer:
         return answer[0]
 
     async def persist(self, instances: Iterable[Any]) -> None:
-        """Make volatile objects persistent at this backend, in batches.
-
-        Parameters
-        ----------
-        instances : iterable of DataClayObject
-            Unchanged in this process; use them by their ids afterwards.
-        """
+        """Make volatile objects persistent at this backend, in batches; then use their ids."""
         batch: list[bytes] = []
         nbytes = 0
         for instance in instances:
@@ -163,13 +148,7 @@ class Peer:
         await self._rpc("MakePersistent", request)
 
     async def pull(self, what: str | uuid.UUID) -> bytearray:
-        """Fetch a kept result, or an object's content, as a message.
-
-        Parameters
-        ----------
-        what : str or UUID
-            Name of the result, or id of the object.
-        """
+        """Fetch a kept result, by its name, or an object's content, by its id, as a message."""
         transfer = self._session.new_name()
         try:
             total, chunk = await self.request("pull", transfer, what, 0, CHUNK_NBYTES)
@@ -211,14 +190,9 @@ class Peer:
                 await self.request("end", self._session.name)
 
     def free_later(self, names: Sequence[str] = (), object_ids: Sequence[uuid.UUID] = ()) -> None:
-        """Free things at the backend soon; callable from any thread, never waits or raises.
+        """Free results, transfers and objects at the backend soon.
 
-        Parameters
-        ----------
-        names : sequence of str
-            Names of results and transfers.
-        object_ids : sequence of UUID
-            Ids of objects that SplIter created.
+        Callable from any thread, never waits or raises.
         """
         with contextlib.suppress(RuntimeError):  # the loop is closed at the program's end
             self._session.loop.call_soon_threadsafe(self._free, names, object_ids)

@@ -27,26 +27,14 @@ class RemoteResult:
         weakref.finalize(self, peer.free_later, (self.name,)).atexit = False
 
     async def message(self) -> bytearray:
-        """Fetch the result as a message.
-
-        Raises
-        ------
-        BlockLostError
-            If its backend is lost.
-        """
+        """Fetch the result as a message; raise `BlockLostError` if its backend is lost."""
         try:
             return await self.peer.pull(self.name)
         except BackendLostError as error:
             raise BlockLostError(f"the result of a task was lost: {error}; run it again") from None
 
     def value(self, timeout: float | None = None) -> Any:
-        """Return the result; it is fetched once.
-
-        Raises
-        ------
-        TimeoutError
-            If fetching takes longer.
-        """
+        """Return the result, fetched once; raise `TimeoutError` if fetching takes longer."""
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
             raise TimeoutError
@@ -105,13 +93,7 @@ class DataClayFuture(Future[Any]):
 
 
 def unpickle_result(message: bytes | bytearray) -> Any:
-    """Unpickle the result in a backend's message.
-
-    Raises
-    ------
-    TaskNotSerializableError
-        If it cannot be unpickled here.
-    """
+    """Unpickle the result in a backend's message."""
     try:
         return decode(message)
     except Exception as error:

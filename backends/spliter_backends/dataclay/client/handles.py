@@ -74,19 +74,9 @@ class SharedCopies:
     async def copy_to(
         self, object_id: uuid.UUID, source: uuid.UUID, to: uuid.UUID
     ) -> tuple[OwnedObject, int]:
-        """Return a copy of an object at a backend; copy it if there is none.
+        """Return a copy of an object at a backend, and the bytes moved: 0 if there was one.
 
-        Parameters
-        ----------
-        source, to : UUID
-            Last known backend of the object, and backend of the copy.
-
-        Returns
-        -------
-        OwnedObject
-            Handle that keeps the copy alive.
-        int
-            Bytes moved by this call: 0 if the copy existed.
+        `source` is the last known backend of the object. The handle keeps the copy alive.
         """
         place = (object_id, to)
         lock = self._locks.setdefault(place, asyncio.Lock())
@@ -124,13 +114,7 @@ class SharedCopies:
 
 
 class PartitionHandle:
-    """Client-side handle of one partition.
-
-    Parameters
-    ----------
-    members : sequence of sequence of UUID
-        For each aligned collection the ids of its blocks, in the partition's order.
-    """
+    """Client-side handle of one partition, given the ids of its blocks for each collection."""
 
     def __init__(
         self,
@@ -164,12 +148,7 @@ class PartitionHandle:
     ) -> None:
         """Create the partition object; copy aligned blocks that are elsewhere to its backend.
 
-        Parameters
-        ----------
-        backend_id : UUID
-            Backend of the first collection's blocks.
-        holders : sequence of sequence of UUID
-            Backend of each block of each collection.
+        `holders` are the backends of each block of each collection.
         """
         own = [[backend_id] * len(self._members[0]), *holders[1:]]
         self._remote, blocks, nbytes = await self._create_remote(backend_id, own)
@@ -181,21 +160,11 @@ class PartitionHandle:
         to: uuid.UUID | None = None,
         missing: Collection[uuid.UUID] = (),
     ) -> None:
-        """Create a partition object where the blocks are now.
+        """Create a partition object where the blocks are now: at `to`, or where most bytes are.
 
-        Parameters
-        ----------
-        left : RemotePartition
-            The one that failed; if another task has replaced it already, nothing is done.
-        to : UUID, optional
-            Backend of the new one; by default the one with the most bytes.
-        missing : collection of UUID
-            Objects that a task did not find there; copies among them are made again.
-
-        Raises
-        ------
-        BlockLostError
-            If blocks are at a lost backend, or nowhere.
+        If another task has replaced `left`, the one that failed, nothing is done. Copies among the
+        `missing` objects, which a task did not find there, are made again. Raises `BlockLostError`
+        if blocks are at a lost backend, or nowhere.
         """
         async with self._lock:
             if self._remote is not left:
@@ -257,13 +226,7 @@ class PartitionHandle:
 def lost_blocks_error(
     grid: BlockGrid, positions: IntArray, dead: Mapping[uuid.UUID, str]
 ) -> BlockLostError:
-    """Return the error for blocks at lost backends, or unknown to dataClay.
-
-    Parameters
-    ----------
-    dead : mapping of UUID to str
-        Lost backends, with the reasons.
-    """
+    """Return the error for blocks at lost backends, with the reasons, or unknown to dataClay."""
     blocks = tuple(grid.indexes(positions))
     where = "; ".join(f"backend {one}: {why}" for one, why in sorted(dead.items()))
     return BlockLostError(

@@ -52,18 +52,7 @@ class Session(Connection):
         return bool(self.loop._thread_id != threading.get_ident())
 
     def wait(self, coroutine: Coroutine[Any, Any, Any], timeout: float | None = None) -> Any:
-        """Run a coroutine on dataClay's event loop and return its result.
-
-        Parameters
-        ----------
-        coroutine : coroutine
-            Must bound its own waits.
-
-        Raises
-        ------
-        TimeoutError
-            If it takes longer.
-        """
+        """Run a coroutine, which bounds its own waits, on dataClay's event loop."""
         if not self.may_wait():
             coroutine.close()
             raise InvalidArgumentError(
@@ -103,11 +92,6 @@ class Session(Connection):
         """Query the backends of objects, ``None`` if unknown, with one request for any number.
 
         Any backend can answer it from the key-value store, which clients need not reach.
-
-        Raises
-        ------
-        BackendNotUsableError
-            If no backend answers.
         """
         whys = []
         for backend_id in await self._candidates():
@@ -170,12 +154,8 @@ _sessions_lock = threading.Lock()
 def current_session() -> Session:
     """Return the session of the dataClay client started in this process.
 
-    Raises
-    ------
-    BackendNotUsableError
-        If no client is started, or this process is itself a backend.
-    ForkedError
-        If it was forked from the one that started the client.
+    Raises an error if there is none, this process is itself a backend, or was forked from the one
+    that started the client.
     """
     session = session_here()
     check_process(session.owner, "dataClay client")
@@ -188,13 +168,7 @@ def current_session() -> Session:
 
 
 def session_here() -> Session:
-    """Return the session of this process, a client or a backend.
-
-    Raises
-    ------
-    BackendNotUsableError
-        If it is neither.
-    """
+    """Return the session of this process, a client or a backend."""
     runtime = get_runtime()
     if runtime is None:
         raise BackendNotUsableError(

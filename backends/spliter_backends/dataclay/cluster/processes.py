@@ -34,17 +34,7 @@ HEALTH = {
 
 
 class Processes:
-    """The processes of one cluster.
-
-    Parameters
-    ----------
-    directory : Path or None
-        Parent of the temporary folder.
-    python_path : sequence of str or Path
-        Folders that backends import from, before those of this process.
-    threads : int or None
-        Concurrent active methods per backend.
-    """
+    """The processes of one cluster; see :class:`EmbeddedDataClay` for its parameters."""
 
     def __init__(
         self, directory: Path | None, python_path: Sequence[str | Path], threads: int | None
@@ -75,10 +65,7 @@ class Processes:
     def start(self, n_backends: int, timeout: float) -> None:
         """Start all processes concurrently: later ones wait for earlier ones by themselves.
 
-        Parameters
-        ----------
-        timeout : float
-            Seconds until all must have answered.
+        All must have answered within `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
         self._start("store", self._store.on_port(self.store_port.number), self.store_port, {})

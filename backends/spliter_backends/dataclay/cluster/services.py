@@ -57,13 +57,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Service:
-    """A running process and its log.
-
-    Parameters
-    ----------
-    log : Path
-        File of its standard output and error.
-    """
+    """A running process, and the file of its standard output and error."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -88,12 +82,8 @@ def start(
 ) -> Service:
     """Start a process in the group, with its log in the folder.
 
-    Parameters
-    ----------
-    name : str
-        Name for messages and of the log file.
-    folder : Path
-        Working directory: dataClay reads a file ``.env`` from it, and must not find the user's.
+    The folder is also its working directory: dataClay reads a file ``.env`` from it, and must not
+    find the user's.
     """
     log = folder / f"{name.replace(' ', '-')}.log"
     with log.open("wb") as stream:
@@ -129,11 +119,8 @@ def stop_watchdog(watchdog: subprocess.Popen[bytes], timeout: float) -> None:
 def environment(python_path: Sequence[str | Path], settings: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a service: this process's, without settings of another dataClay.
 
-    Parameters
-    ----------
-    python_path : sequence of str or Path
-        Folders to import from, before those of this process. Modules importable here (classes of
-        persistent objects, modules of tasks) are thus importable there too.
+    Services import from `python_path`, then from where this process does, so that modules
+    importable here (classes of persistent objects, modules of tasks) are importable there too.
     """
     own = {
         name: value

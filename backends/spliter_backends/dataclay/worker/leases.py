@@ -27,10 +27,7 @@ TICK: Final = 0.5
 class Leases:
     """Remaining seconds of each client's lease, counted down by a thread.
 
-    Parameters
-    ----------
-    free : callable
-        Called in that thread with the name of a client whose lease has ended.
+    free: Called in that thread with the name of a client whose lease has ended.
     """
 
     def __init__(self, free: Callable[[str], None]) -> None:
@@ -84,10 +81,8 @@ class Leases:
     def pass_time(self, seconds: float) -> None:
         """Count leases down, and free the data of clients whose leases have ended.
 
-        Parameters
-        ----------
-        seconds : float
-            Time since the last call. At most two ticks count: after more, this process was stopped.
+        Of the seconds since the last call at most two ticks count: after more, this process was
+        stopped.
         """
         elapsed = min(seconds, 2 * TICK)
         with self._lock:

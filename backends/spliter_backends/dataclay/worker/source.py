@@ -66,10 +66,8 @@ def on_loop(coroutine: Coroutine[Any, Any, Any], timeout: float | None = None) -
 def local_object(object_id: uuid.UUID) -> Any:
     """Return an object of this backend, loaded into memory.
 
-    Raises
-    ------
-    StaleError
-        If it is elsewhere, or if only a replica, which is not kept up to date, is here.
+    Raises `StaleError` if it is elsewhere, or if only a replica, which is not kept up to date, is
+    here.
     """
     try:
         found = object_by_id(object_id)
@@ -90,13 +88,7 @@ def block_of(object_id: uuid.UUID) -> Any:
     """Return the block of an object at this backend, without a copy.
 
     It is the result of its ``spliter_block`` method, or the object itself if its class has none.
-
-    Raises
-    ------
-    StaleError
-        If it is elsewhere.
-    Exception
-        The error of the method.
+    Raises `StaleError` if it is elsewhere, or the error of the method.
     """
     for _ in range(READ_ATTEMPTS):
         found = local_object(object_id)
@@ -119,12 +111,8 @@ async def _is_in_memory(found: Any) -> bool:
 class BackendSource(BlockSource):
     """Source of one partition at its backend, by the id of its partition object.
 
-    Parameters
-    ----------
-    nbytes : int
-        Bytes of its blocks, as far as known.
-    prefetch : "auto", False or int
-        How many blocks to read ahead.
+    nbytes: Bytes of its blocks, as far as known.
+    prefetch ("auto", False or int): How many blocks to read ahead.
     """
 
     partition_id: uuid.UUID
@@ -167,10 +155,7 @@ class BackendSource(BlockSource):
     def check_present(self) -> None:
         """Check that the partition and its blocks are here, and whether they are in memory.
 
-        Raises
-        ------
-        StaleError
-            With the ids of missing objects.
+        Raises `StaleError` with the ids of missing objects.
         """
         objects = get_runtime().inmemory_objects
         members = local_object(self.partition_id).members

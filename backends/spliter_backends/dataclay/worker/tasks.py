@@ -75,17 +75,9 @@ def run(call: bytes, given: Sequence[bytes | str], name: str) -> tuple[Any, ...]
     """Run a task.
 
     Returns ``("done", message)``, ``("kept",)``, ``("failed", message of the error)`` or
-    ``("stale", ids)``.
-
-    Parameters
-    ----------
-    call : bytes
-        Message of function, positional and keyword arguments.
-    given : sequence of bytes or str
-        Values that the call refers to: messages of partitions and results, or names of results
-        that are kept here.
-    name : str
-        Name of the result if it is kept here.
+    ``("stale", ids)``. `call` is the message of function and arguments; `given` are the values that
+    it refers to: messages of partitions and results, or names of results that are kept here. Its
+    result may be kept under `name`.
     """
     try:
         fn, args, kwargs = _unpickle_call(call, given)
@@ -297,15 +289,10 @@ def _end(client: str) -> None:
 
 
 def handle_request(what: str, *question: Any) -> tuple[Any, ...]:
-    """Handle a request of a client.
+    """Handle a request of a client, one of `HANDLERS`.
 
     Returns ``("answer", value)``, or ``("away",)`` if a requested object is not here. Only an
     ``Exception`` may be raised: dataClay would never answer a call that ends otherwise.
-
-    Parameters
-    ----------
-    what : str
-        One of `HANDLERS`.
     """
     try:
         return "answer", HANDLERS[what](*question)
