@@ -40,7 +40,7 @@ def resolve_edges(
     >>> resolve_edges([2, [0, 5, 6]], [(0, 1), None], 2)
     (array([0. , 0.5, 1. ]), array([0, 5, 6]))
     """
-    column_bins = _one_per_column(bins, ndim, "bins")
+    column_bins = _one_per_column(bins, ndim)
     column_ranges = _ranges(range_, ndim)
     edges = []
     for at in range(ndim):
@@ -64,7 +64,7 @@ def columns_without_range(bins: Any, range_: Any, ndim: int) -> tuple[int, ...]:
 
     Raises all errors of :func:`resolve_edges` that do not depend on the data.
     """
-    column_bins = _one_per_column(bins, ndim, "bins")
+    column_bins = _one_per_column(bins, ndim)
     column_ranges = _ranges(range_, ndim)
     without = tuple(
         at for at in range(ndim) if column_ranges[at] is None and _is_scalar(column_bins[at], at)
@@ -191,34 +191,30 @@ def _reduced(extreme: np.ufunc, member: Member) -> Sequence[Any]:
     return list(extremes)
 
 
-def _one_per_column(bins: Any, ndim: int, name: str) -> Sequence[Any]:
+def _one_per_column(bins: Any, ndim: int) -> Sequence[Any]:
     if isinstance(bins, str):
-        raise InvalidArgumentError(f"`{name}` must be numbers or edges, got {bins!r}")
-    try:
-        count = len(bins)
-    except TypeError:
-        return [bins] * ndim
-    if count != ndim:
+        raise InvalidArgumentError(f"`bins` must be numbers or edges, got {bins!r}")
+    if (count := length_of(bins)) not in {None, ndim}:
         raise InvalidArgumentError(
-            f"the dimension of `{name}` ({count}) must be equal to the number of columns ({ndim})"
+            f"the dimension of `bins` ({count}) must be equal to the number of columns ({ndim})"
         )
-    chosen: Sequence[Any] = bins
-    return chosen
+    return [bins] * ndim if count is None else list(bins)
 
 
 def _ranges(range_: Any, ndim: int) -> Sequence[Any]:
-    if range_ is None:
-        return [None] * ndim
-    try:
-        count = len(range_)
-    except TypeError:
-        count = -1
-    if count != ndim:
+    if range_ is not None and length_of(range_) != ndim:
         raise InvalidArgumentError(
             f"the range argument must have one entry per column ({ndim}), got {range_!r}"
         )
-    chosen: Sequence[Any] = range_
-    return chosen
+    return [None] * ndim if range_ is None else list(range_)
+
+
+def length_of(value: Any) -> int | None:
+    """Return the length of a value, None if it has none."""
+    try:
+        return len(value)
+    except TypeError:
+        return None
 
 
 def _is_scalar(bins: Any, column: int) -> bool:

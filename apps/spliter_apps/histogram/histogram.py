@@ -26,6 +26,7 @@ from spliter_apps.histogram.edges import (
     check_density,
     columns_without_range,
     finish,
+    length_of,
     resolve_edges,
 )
 from spliter_apps.histogram.kernel import count_points
@@ -53,7 +54,7 @@ def histogramdd(
         One of
 
         - a blocked collection of shape (N, D), or (N,) for D = 1, that
-          :func:`spliter.split` takes: a Dask array or DataFrame in memory, a list of
+          :func:`spliter.split` takes: a Dask array or DataFrame in memory, a list of arrays;
         - a *tuple* of such collections with the same blocking, used as columns side by side
           (for example D collections of shape (N,));
         - a :class:`spliter.Split` of any of these, to reuse it over several calls;
@@ -178,22 +179,13 @@ def _extent(partition: Partition, weighted: bool) -> _Found:
 
 def _edges(parts: Split, bins: Any, range_: Any, weighted: bool) -> Edges:
     """Resolve the edges; passes over the data only if they depend on it."""
-    ndim = _ndim(bins, range_)
+    # The number of columns that the arguments imply.
+    ndim = length_of(bins) if length_of(range_) is None else length_of(range_)
     if ndim is not None and not columns_without_range(bins, range_, ndim):
         return resolve_edges(bins, range_, ndim)
     extents = [_extent(partition, weighted) for partition in parts]
     extent = functools.reduce(_Found.merged, gather(extents)).value
     return resolve_edges(bins, range_, extent.ncolumns, extent.low or None, extent.high or None)
-
-
-def _ndim(bins: Any, range_: Any) -> int | None:
-    """Return the number of columns that the arguments imply, None if they imply none."""
-    for argument in (range_, bins):
-        try:
-            return len(argument)
-        except TypeError:
-            continue
-    return None
 
 
 def _columns(sample: Any) -> Split | list[Any]:

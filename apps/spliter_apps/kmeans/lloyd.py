@@ -77,7 +77,9 @@ def lloyd(
             inertia = _label(points, centers, n_iter).inertia
             report(f"Iteration {n_iter}, inertia {inertia}.")
             if moved <= tol:
-                report(f"Converged at iteration {n_iter}: {_reason(moved, tol)}")
+                shift = f"center shift {moved} within tolerance {tol}."
+                why = shift if moved else "strict convergence."
+                report(f"Converged at iteration {n_iter}: {why}")
         centers, n_iter = new, n_iter + 1
     return _label(points, centers, n_iter)
 
@@ -107,12 +109,6 @@ def averages(sums: PartialSums) -> FloatArray:
     centers: FloatArray = sums.sums / np.where(has_weight, sums.weights, 1.0)[:, None]
     centers[~has_weight] = centers[sums.weights.argmax()]
     return centers
-
-
-def _reason(moved: float, tol: float) -> str:
-    if moved == 0:
-        return "strict convergence."
-    return f"center shift {moved} within tolerance {tol}."
 
 
 # --- empty clusters ---------------------------------------------------------------------------

@@ -142,9 +142,8 @@ class Forest:
             batch = partition.submit(queries_of, requirements)
             at = partition.location
             places = tuple(each.location for each in self.partitions) or (at,) * len(self.trees)
-            results.append(
-                (partition, [forest._query_batch(engine, places, batch, at, query, finish)])
-            )
+            found = forest._query_batch(engine, places, batch, at, query, finish)
+            results.append((partition, [found]))
         return results
 
     def query_own_points(
@@ -168,17 +167,11 @@ class Forest:
                 engine.submit(own_queries, (tree, number, of), {}, location=at)
                 for number in range(of)
             ]
-            results.append(
-                (
-                    partition,
-                    [
-                        forest._query_batch(
-                            engine, locations, batch, at, query, finish, fitted=True
-                        )
-                        for batch in batches
-                    ],
-                )
-            )
+            found = [
+                forest._query_batch(engine, locations, batch, at, query, finish, fitted=True)
+                for batch in batches
+            ]
+            results.append((partition, found))
         return results
 
     def _query_batch(

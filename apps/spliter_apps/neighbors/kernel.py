@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from spliter_apps.neighbors.tree import (
     BATCH_ELEMENTS,
@@ -72,6 +73,21 @@ class Candidates:
         # Stable: moves the query last and keeps the order of the others.
         order = np.argsort(self.items == own[:, None], axis=1, kind="stable")
         return self.columns(order[:, :-1])
+
+    def as_arrays(self, return_distance: bool) -> tuple[npt.NDArray[Any], ...]:
+        """Return distances (if requested) and row numbers."""
+        return (self.distances, self.items) if return_distance else (self.items,)
+
+    def as_graph(self, n_items: int, with_distances: bool) -> tuple[Any]:
+        """Return a matrix of shape (n_queries, n_items) with the distance, or 1, of neighbours.
+
+        Columns are in the order of the neighbours.
+        """
+        n_queries, k = self.items.shape
+        values = self.distances.ravel() if with_distances else np.ones(self.items.size)
+        starts = np.arange(n_queries + 1, dtype=np.int64) * k
+        shape = (n_queries, n_items)
+        return (sparse.csr_matrix((values, self.items.ravel(), starts), shape=shape),)
 
 
 def nearest(tree: Tree, points: Any, k: int, *, with_targets: bool = False) -> Candidates:

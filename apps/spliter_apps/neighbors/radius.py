@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from spliter_apps.neighbors.tree import Floats, Ints, Tree, convert_queries, nbytes, query_radius
 
@@ -67,6 +68,21 @@ class Neighbourhoods:
         for row in range(self.n_queries):
             cut[row] = values[starts[row] : starts[row + 1]]
         return cut
+
+    def as_arrays(
+        self, return_distance: bool, by_distance: bool
+    ) -> tuple[npt.NDArray[np.object_], ...]:
+        """Return arrays of distances (if requested) and row numbers, ordered by one of them."""
+        ordered = self.by_distance() if by_distance else self
+        items = ordered.one_array_each(ordered.items)
+        return (ordered.one_array_each(ordered.distances), items) if return_distance else (items,)
+
+    def as_graph(self, n_items: int, with_distances: bool, by_distance: bool) -> tuple[Any]:
+        """Return a matrix of shape (n_queries, n_items) with the distance, or 1, of neighbours."""
+        ordered = self.by_distance() if by_distance else self
+        values = ordered.distances if with_distances else np.ones(len(ordered.items))
+        shape = (ordered.n_queries, n_items)
+        return (sparse.csr_matrix((values, ordered.items, ordered.starts()), shape=shape),)
 
 
 def within(tree: Tree, points: Any, radius: float, *, with_targets: bool = False) -> Neighbourhoods:

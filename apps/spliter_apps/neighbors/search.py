@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from spliter import InvalidArgumentError, Split
 from spliter_apps.neighbors.base import NeighborsEstimator, Output
-from spliter_apps.neighbors.results import as_arrays, as_arrays_of_arrays, as_graph, as_radius_graph
+from spliter_apps.neighbors.kernel import Candidates
+from spliter_apps.neighbors.radius import Neighbourhoods
 from spliter_apps.neighbors.tasks import NearestQuery, RadiusQuery
 
 
@@ -61,7 +62,7 @@ class KNeighborsMixin(NeighborsEstimator):
         result = self._query(
             X,
             query,
-            partial(as_arrays, return_distance=return_distance),
+            partial(Candidates.as_arrays, return_distance=return_distance),
             outputs if return_distance else outputs[1:],
         )
         return result if return_distance else result[0]
@@ -90,7 +91,7 @@ class KNeighborsMixin(NeighborsEstimator):
         """
         query, _ = self._nearest(X, n_neighbors)
         finish = partial(
-            as_graph, n_items=self.n_samples_fit_, with_distances=_wants_distances(mode)
+            Candidates.as_graph, n_items=self.n_samples_fit_, with_distances=_wants_distances(mode)
         )
         return self._query(X, query, finish, [(np.float64, (self.n_samples_fit_,))])[0]
 
@@ -165,7 +166,7 @@ class RadiusNeighborsMixin(NeighborsEstimator):
         if sort_results and not return_distance:
             raise InvalidArgumentError("return_distance must be True if sort_results is True.")
         finish = partial(
-            as_arrays_of_arrays, return_distance=return_distance, by_distance=sort_results
+            Neighbourhoods.as_arrays, return_distance=return_distance, by_distance=sort_results
         )
         outputs: list[Output] = [(object, ())] * (1 + return_distance)
         result = self._query(X, self._within(radius), finish, outputs)
@@ -201,7 +202,7 @@ class RadiusNeighborsMixin(NeighborsEstimator):
         """
         query = self._within(radius)
         finish = partial(
-            as_radius_graph,
+            Neighbourhoods.as_graph,
             n_items=self.n_samples_fit_,
             with_distances=_wants_distances(mode),
             by_distance=sort_results,

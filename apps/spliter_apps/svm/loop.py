@@ -8,9 +8,9 @@ to one partition, which trains one SVC.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -105,16 +105,14 @@ class Cascade:
         summary = self.summary
         counts = [_counts(summary.positive_of, partition) for partition in partitions]
         drawn = None
-        if any(_lacks_a_class(of_one, summary) for of_one in counts):
+        if any(missing_counts(of_one, summary.positive) is not None for of_one in counts):
             drawn = self._sample(partitions, replacement_counts(summary.positive))
-        train_args = self._args_chooser(drawn)
-        level = [
-            _Pending(
-                partition, of_one, _train(partition, summary.classes, self.svc, *train_args(of_one))
-            )
-            for partition, of_one in zip(partitions, counts, strict=True)
-        ]
-        return self._merge_levels(level, train_args)
+        level = []
+        for partition, of_one in zip(partitions, counts, strict=True):
+            args = self._train_args(of_one, drawn)
+            trained = _train(partition, summary.classes, self.svc, *args)
+            level.append(_Pending(partition, of_one, trained))
+        return self._merge_levels(level, drawn)
 
     def _sample(self, partitions: Sequence[Partition], wanted: Counts) -> Any:
         """Draw a sample of all data with some items of each class; return its future."""
@@ -127,16 +125,16 @@ class Cascade:
         ]
         return _concatenate_samples(partitions[0], *several)
 
-    def _args_chooser(self, drawn: Any) -> _ChooseArgs:
-        """Return a function that gives the training arguments for the class counts of a part."""
+    def _train_args(self, counts: Counts, drawn: Any) -> tuple[float, Floats | None, Any]:
+        """Return the error of the margins of a part, what it lacks, and what replaces that.
 
-        def train_args(counts: Counts) -> _TrainArgs:
-            mass = missing_counts(counts, self.summary.positive)
-            if mass is None:
-                return margin_error(int(counts.sum())), None, None
-            return SAMPLE_MARGIN_ERROR, mass, drawn
-
-        return train_args
+        The last two are the number of items it lacks of each class, and the future of the sample
+        that replaces them; ``None`` if it lacks none.
+        """
+        mass = missing_counts(counts, self.summary.positive)
+        if mass is None:
+            return margin_error(int(counts.sum())), None, None
+        return SAMPLE_MARGIN_ERROR, mass, drawn
 
     def _iterate(self, partitions: Sequence[Partition], solution: Any) -> Any:
         """Start another iteration; return the future of its solution."""
@@ -145,23 +143,23 @@ class Cascade:
         ]
         return _improve(partitions[0], self.svc, self.tol, solution, *found)
 
-    def _merge_levels(self, level: list[_Pending], train_args: _ChooseArgs) -> Any:
+    def _merge_levels(self, level: list[_Pending], drawn: Any) -> Any:
         """Merge level by level, each group at the partition of its first set."""
         while len(level) > self.arity:
             level = [
-                self._merge(level[at : at + self.arity], train_args)
+                self._merge(level[at : at + self.arity], drawn)
                 for at in range(0, len(level), self.arity)
             ]
         sets = [pending.result for pending in level]
         return _finish(level[0].partition, self.svc, False, *sets)
 
-    def _merge(self, group: Sequence[_Pending], train_args: _ChooseArgs) -> _Pending:
+    def _merge(self, group: Sequence[_Pending], drawn: Any) -> _Pending:
         if len(group) == 1:
             return group[0]
         counts = np.sum([pending.counts for pending in group], axis=0)
         sets = [pending.result for pending in group]
         at = group[0].partition
-        return _Pending(at, counts, _merge(at, self.svc, *train_args(counts), *sets))
+        return _Pending(at, counts, _merge(at, self.svc, *self._train_args(counts, drawn), *sets))
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,22 +171,10 @@ class _Pending:
     result: Any
 
 
-_TrainArgs: TypeAlias = tuple[float, Floats | None, Any]
-"""Arguments of a training task: the error of its margins, the number of items it lacks of each
-class, and the future of the sample that replaces them; the last two ``None`` if it lacks none."""
-
-_ChooseArgs: TypeAlias = Callable[[Counts], _TrainArgs]
-
-
 def _counts(positive_of: Mapping[BlockIndex, Counts], partition: Partition) -> Counts:
     """Return the class counts of a partition; zeros if it was planned after the first pass."""
     nclasses = len(next(iter(positive_of.values())))
     return positive_of.get(partition.get_indexes()[0], np.zeros(nclasses, dtype=np.int64))
-
-
-def _lacks_a_class(counts: Counts, summary: DataSummary) -> bool:
-    """Return whether a partition has too few items of some class to train by itself."""
-    return missing_counts(counts, summary.positive) is not None
 
 
 def inspect_data(parts: Split, moments: bool) -> DataSummary:
