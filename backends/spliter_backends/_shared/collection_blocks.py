@@ -1,10 +1,10 @@
-"""Blocks of one collection, as the program holds them."""
+"""Blocks of one collection, as the program holds them, and their names in messages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from spliter import BlockGrid
 from spliter.backend import IntArray
@@ -23,3 +23,19 @@ class CollectionBlocks(Generic[BlockT]):
     grid: BlockGrid
     blocks: Sequence[BlockT]
     nbytes: IntArray | None = None
+
+
+MAX_NAMED: Final = 5
+"""Blocks named in a message: enough to recognise a pattern, few enough to read."""
+
+
+def name_blocks(blocks: Sequence[tuple[int, ...]]) -> str:
+    """Return the number of some blocks and their first indexes.
+
+    Examples
+    --------
+    >>> name_blocks([(0,), (7,)])
+    '2 block(s) ((0,), (7,))'
+    """
+    named = ", ".join(map(str, blocks[:MAX_NAMED]))
+    return f"{len(blocks)} block(s) ({named}{', ...' if len(blocks) > MAX_NAMED else ''})"

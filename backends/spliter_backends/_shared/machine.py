@@ -1,9 +1,11 @@
-"""Query the cores and the memory of this machine."""
+"""Query the cores and the memory of this machine, and settings in its environment."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+from spliter import InvalidArgumentError
 
 
 def usable_cores() -> int:
@@ -21,3 +23,21 @@ def available_memory(path: str = "/proc/meminfo") -> int | None:
         return None
     found = [line.split() for line in lines if line.startswith("MemAvailable:")]
     return int(found[0][1]) * 1024 if found else None
+
+
+def positive_seconds(variable: str, default: float) -> float:
+    """Return an environment variable, or if it is unset or empty the default, in seconds above 0.
+
+    Examples
+    --------
+    >>> positive_seconds("SPLITER_RAY_BLOCK_TIMEOUT", default=300.0)
+    300.0
+    """
+    given = os.environ.get(variable, "")
+    try:
+        seconds = float(given) if given else default
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InvalidArgumentError(f"{variable} must be a number of seconds above 0, got {given!r}")
+    return seconds

@@ -116,7 +116,7 @@ def _captured(fn: Any) -> Iterator[NamedValue]:
             yield name, cell.cell_contents
         except ValueError:  # not assigned yet
             continue
-    for name in _names(fn.__code__):
+    for name in global_names(fn.__code__):
         if name in fn.__globals__:
             yield name, fn.__globals__[name]
     for parameter in inspect.signature(fn).parameters.values():
@@ -124,9 +124,11 @@ def _captured(fn: Any) -> Iterator[NamedValue]:
             yield parameter.name, parameter.default
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    """Yield the global names used by code and its nested functions."""
-    yield from code.co_names
+@functools.lru_cache(maxsize=1_000)
+def global_names(code: CodeType) -> tuple[str, ...]:
+    """Return the global names that code and its nested functions may use, sorted."""
+    names = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            names.update(global_names(constant))
+    return tuple(sorted(names))

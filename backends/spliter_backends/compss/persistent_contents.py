@@ -7,7 +7,7 @@ import os
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 from spliter.backend import Fetches, Prefetch
 
@@ -37,32 +37,9 @@ class PersistentObjects:
         processes = os.cpu_count() or 1
         return Fetches(read, self.nbytes, self.prefetch, location, processes=processes)
 
-
-class PersistentContents(Sequence[Any]):
-    """Contents of persistent objects, each read on access.
-
-    given: The objects, if the task received them as inputs.
-    """
-
-    def __init__(self, persistent: PersistentObjects, given: Sequence[Any]) -> None:
-        self._persistent = persistent
-        self._given = given
-
-    def __len__(self) -> int:
-        """Return the number of objects."""
-        return len(self._persistent.ids) or len(self._given)
-
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Any]: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        """Return the content of one object, or of a slice of them."""
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        if not self._persistent.ids:
-            return content_of(self._given[index])
-        return content_of(object_of(self._persistent.ids[index], self._persistent.service))
+    def content(self, number: int, given: Sequence[Any]) -> Any:
+        """Return the content of an object, read now; `given` are those that are inputs."""
+        return content_of(object_of(self.ids[number], self.service) if self.ids else given[number])
 
 
 def content_of(value: Any) -> Any:

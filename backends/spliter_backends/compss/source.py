@@ -27,7 +27,7 @@ from spliter.backend import (
     count_rows,
 )
 from spliter_backends.compss.outcome import FailedInputError, TaskFailure
-from spliter_backends.compss.persistent_contents import PersistentContents, PersistentObjects
+from spliter_backends.compss.persistent_contents import PersistentObjects
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,6 @@ class InputSource(BlockSource):
         for value in self._inputs:
             if isinstance(value, TaskFailure):
                 raise FailedInputError(value)
-        if layout.persistent is not None:
-            self._inputs = PersistentContents(layout.persistent, self._inputs)
 
     def read(self) -> Iterator[Any]:
         """Return an iterator over the blocks, or tuples of aligned blocks."""
@@ -107,7 +105,10 @@ class InputSource(BlockSource):
         blocks, start = [], 0
         for width in layout.columns:
             at = start + number * width
-            blocks.append(concatenate_columns(self._inputs[at : at + width]))
+            if layout.persistent is None:
+                blocks.append(concatenate_columns(self._inputs[at : at + width]))
+            else:  # one object for each block
+                blocks.append(layout.persistent.content(at, self._inputs))
             start += layout.nblocks * width
         if len(blocks) == 1:
             return blocks[0]
@@ -128,11 +129,10 @@ class InputSource(BlockSource):
 
     def materialized(self) -> Any:
         """Return the concatenated blocks: an input of the task, or made now and kept."""
+        if self._layout.is_concatenated:
+            return self._inputs[0][1]
         if self._one is None:
-            one = (
-                self._inputs[0][1] if self._layout.is_concatenated else concatenate(blocks_of(self))
-            )
-            self._one = (one,)
+            self._one = (concatenate(blocks_of(self)),)
         return self._one[0]
 
     def __reduce__(self) -> tuple[Any, ...]:

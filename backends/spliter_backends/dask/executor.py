@@ -35,7 +35,7 @@ from spliter_backends.dask.client.scheduler_calls import call_client, check_open
 from spliter_backends.dask.client.source import ClientSource
 from spliter_backends.dask.client.watch import UnfinishedTasks
 from spliter_backends.dask.internals.client import is_pickling
-from spliter_backends.dask.scheduler.client_keys import release_client_keys
+from spliter_backends.dask.scheduler.records import release_client_keys
 from spliter_backends.dask.worker.binding import MaterializedPartition
 from spliter_backends.dask.worker.calls import PickledPartition, run_call
 from spliter_backends.dask.worker.fetch import identity

@@ -22,8 +22,7 @@ from spliter_backends.dataclay.client.session import Session
 from spliter_backends.dataclay.collection import DataClayArray
 from spliter_backends.dataclay.executor import current_executor
 from spliter_backends.dataclay.message import MESSAGE_LIMIT
-from spliter_backends.dataclay.objects import Block
-from spliter_backends.dataclay.persist import keep_blocks
+from spliter_backends.dataclay.objects import Block, keep_blocks
 
 PlacementRule: TypeAlias = Literal["round-robin", "runs"] | Sequence[int]
 """Placement of blocks: round robin, runs of consecutive blocks, or a backend's number for each."""

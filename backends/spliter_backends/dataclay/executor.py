@@ -46,7 +46,7 @@ from spliter_backends.dataclay.client.future import DataClayFuture, RemoteResult
 from spliter_backends.dataclay.client.handles import PartitionHandle, RemotePartition
 from spliter_backends.dataclay.client.session import Session, current_session
 from spliter_backends.dataclay.message import ERRORS, PickledMessage, check_fits, dumps, encode
-from spliter_backends.dataclay.persist import keep_blocks
+from spliter_backends.dataclay.objects import keep_blocks
 from spliter_backends.dataclay.worker.source import BackendSource
 
 DELIVERY_THREADS: Final = 4
@@ -300,9 +300,9 @@ class DataClayExecutor(Executor):
         self, task: _Task, remotes: Sequence[RemotePartition], peer: Peer
     ) -> list[bytes | str]:
         """Return the referenced partitions and results in the form that the backend expects."""
-        local_object = iter(remotes)
+        own = iter(remotes)
         given = [
-            it.message(next(local_object))
+            it.message(next(own))
             if isinstance(it, _PartitionArgument)
             else await _argument(it, peer)
             for it in task.referred

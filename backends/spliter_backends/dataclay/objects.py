@@ -16,6 +16,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from spliter.backend import count_rows
+from spliter_backends._shared.readable import block_nbytes
 from spliter_backends.dataclay.output import suppress_output
 from spliter_backends.dataclay.worker import tasks
 from spliter_backends.dataclay.worker.records import read_records
@@ -47,6 +49,15 @@ class Block(DataClayObject):  # type: ignore[misc]
     def spliter_copy(self) -> Any:
         """Return what partitions yield for this object in a process that is no backend: a copy."""
         return self.content
+
+
+def keep_blocks(blocks: Sequence[Any]) -> list[tuple[uuid.UUID, int, int]]:
+    """Make blocks persistent at this backend; return id, bytes and rows of each; a task."""
+    made = []
+    for content in blocks:
+        block = Block(content)
+        made.append((block._dc_meta.id, block_nbytes(content), count_rows(content)))
+    return made
 
 
 class _Runner(DataClayObject):  # type: ignore[misc]

@@ -16,8 +16,8 @@ from ray.experimental import get_object_locations
 
 from spliter import BackendNotUsableError, BlockLostError, BlockTimeoutError
 from spliter.backend import check_process
+from spliter_backends._shared.machine import positive_seconds
 from spliter_backends._shared.readable import block_nbytes
-from spliter_backends._shared.settings import positive_seconds
 from spliter_backends.ray.errors import translate_error
 
 TIMEOUT_VARIABLE: Final = "SPLITER_RAY_BLOCK_TIMEOUT"

@@ -21,6 +21,7 @@ from ray.exceptions import (
 )
 
 from spliter import BlockLostError, BlockTimeoutError, TaskFailedError
+from spliter_backends._shared.collection_blocks import name_blocks
 from spliter_backends._shared.error_codec import ErrorCodec
 
 ERRORS: Final = ErrorCodec(cloudpickle.dumps, cloudpickle.loads, "spliter_backends.ray.worker")
@@ -87,11 +88,10 @@ def translate_error(
     return error
 
 
-def _describe_blocks(blocks: Sequence[tuple[int, ...]], most: int = 5) -> str:
+def _describe_blocks(blocks: Sequence[tuple[int, ...]]) -> str:
     if not blocks:
         return "the result of a task, or one of its inputs, is"
-    names = ", ".join(map(str, blocks[:most])) + (", ..." if len(blocks) > most else "")
-    return f"some of blocks {names} are" if len(blocks) > 1 else f"block {names} is"
+    return f"some of {name_blocks(blocks)} are" if len(blocks) > 1 else f"block {blocks[0]} is"
 
 
 def _first_line(error: Exception) -> str:

@@ -254,13 +254,13 @@ def _open_on_cluster(chunks: _Chunks, found: Sequence[BlockValues]) -> DaskBlock
         PersistedCollection(chunks.grid, _in_order(values, matching), _nbytes(chunks, found))
         if number == 0
         else PersistedCollection(values.grid, values.values, None, matching)
-        for number, (values, matching) in enumerate(_with_beside(chunks, found))
+        for number, (values, matching) in enumerate(_with_matching(chunks, found))
     ]
     return open_collections(members, chunks.view)
 
 
 def _open_local(chunks: _Chunks, found: Sequence[BlockValues]) -> LocalBlocks:
-    members = [_in_order(values, matching) for values, matching in _with_beside(chunks, found)]
+    members = [_in_order(values, matching) for values, matching in _with_matching(chunks, found)]
     sizes = [[block_nbytes(value) for value in member] for member in members]
     nbytes = np.asarray(sizes, dtype=np.int64).reshape(len(members), -1).sum(axis=0)
 
@@ -275,7 +275,7 @@ def _open_local(chunks: _Chunks, found: Sequence[BlockValues]) -> LocalBlocks:
     )
 
 
-def _with_beside(
+def _with_matching(
     chunks: _Chunks, found: Sequence[BlockValues]
 ) -> Iterator[tuple[BlockValues, IntArray]]:
     return zip(found, map(chunks.matching, chunks.variables), strict=True)

@@ -8,15 +8,16 @@ again when that has changed.
 
 from __future__ import annotations
 
-import functools
 import pickle
 import weakref
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 import cloudpickle
 from dask.sizeof import sizeof
 from distributed.protocol.pickle import dumps
+
+from spliter_backends._shared.unpicklable import global_names
 
 MAX_COMPARED_NBYTES: Final = 64 * 2**10
 """Maximum bytes of a captured value to compare; comparing larger ones costs as much as pickling."""
@@ -86,7 +87,7 @@ def _state_of(value: Any, seen: set[int]) -> object:
 
 def _captured(fn: FunctionType) -> list[Any]:
     """Return the values pickled with a function."""
-    names = _global_names(fn.__code__)
+    names = global_names(fn.__code__)
     values = [fn.__globals__[name] for name in names if name in fn.__globals__]
     values += [fn.__defaults__, fn.__kwdefaults__, *fn.__dict__.values()]
     for cell in fn.__closure__ or ():
@@ -95,13 +96,3 @@ def _captured(fn: FunctionType) -> list[Any]:
         except ValueError:  # not assigned yet
             values.append(None)
     return values
-
-
-@functools.lru_cache(maxsize=1_000)
-def _global_names(code: CodeType) -> tuple[str, ...]:
-    """Return the global names that code and its nested functions may use."""
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            names.update(_global_names(constant))
-    return tuple(sorted(names))

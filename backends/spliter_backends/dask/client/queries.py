@@ -17,7 +17,7 @@ from distributed import CancelledError, Client, Future
 
 from spliter import BlockGrid, BlockLostError, BlockTimeoutError
 from spliter.backend import IntArray
-from spliter_backends._shared.block_names import name_blocks
+from spliter_backends._shared.collection_blocks import name_blocks
 from spliter_backends._shared.dask_graph import FUSED_FILES
 from spliter_backends.dask.client.scheduler_calls import (
     block_timeout,
@@ -26,7 +26,7 @@ from spliter_backends.dask.client.scheduler_calls import (
     no_answer_error,
 )
 from spliter_backends.dask.internals.client import lacked_dependencies
-from spliter_backends.dask.scheduler.client_keys import add_client_keys
+from spliter_backends.dask.scheduler.records import add_client_keys
 from spliter_backends.dask.waiting import Progress
 
 BATCH: Final = 10_000
@@ -102,7 +102,7 @@ class BlockQueries:
         """
         pending = {at: future.key for at, future in enumerate(futures) if not future.done()}
         self._wait_for_sent_graphs()
-        unknown = set(self._sync(self._ask_for_reports, list(pending.values())))
+        unknown = set(self._sync(self._query_reports, list(pending.values())))
         lost = np.asarray([at for at, key in pending.items() if key in unknown], dtype=np.int64)
         _raise_if_lost(lost, futures, indexes)
 
@@ -120,7 +120,7 @@ class BlockQueries:
         except TimeoutError as error:
             raise no_answer_error(self.timeout) from error
 
-    async def _ask_for_reports(self, keys: Sequence[Key]) -> list[Key]:
+    async def _query_reports(self, keys: Sequence[Key]) -> list[Key]:
         unknown: list[Key] = []
         for start in range(0, len(keys), BATCH):
             unknown += await self._client.run_on_scheduler(

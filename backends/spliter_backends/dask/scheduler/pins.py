@@ -100,8 +100,8 @@ class PinPlugin(SchedulerPlugin):
     ) -> None:
         """Remove the pins to a worker that has died, left or been retired."""
         tasks = scheduler.tasks.values()
-        keep_open = [task for task in tasks if worker in (task.worker_restrictions or ())]
-        self._report(self._remove_pins(keep_open))
+        pinned = [task for task in tasks if worker in (task.worker_restrictions or ())]
+        self._report(self._remove_pins(pinned))
         self.check()
 
     def available_workers(self, timeout: float) -> dict[str, int]:

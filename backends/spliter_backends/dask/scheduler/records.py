@@ -1,4 +1,4 @@
-"""Bound the scheduler's records of SplIter's finished tasks.
+"""Bound the scheduler's records of SplIter's finished tasks, and of the keys that clients need.
 
 Dask records tasks in *spans* (``distributed.spans``). Outside of a span of the program it creates
 a new one for each burst of tasks, and never removes spans or their groups of tasks. So SplIter's
@@ -8,7 +8,11 @@ recorded by span are unchanged.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from typing import Any, Final
+
+from dask.typing import Key
 
 from spliter_backends.dask.internals.scheduler import our_span
 
@@ -36,3 +40,20 @@ def prune_records(scheduler: Any) -> None:
     messages = span.metadata["collections"]
     if len(messages) > MAX_MESSAGES:
         del messages[:-KEPT]
+
+
+async def add_client_keys(keys: Sequence[Key], client: str, dask_scheduler: Any) -> list[Key]:
+    """Add results that a client needs, report their state to it, and return unknown keys.
+
+    Runs on the scheduler.
+    """
+    tasks = dask_scheduler.tasks
+    dask_scheduler.client_desires_keys([key for key in keys if key in tasks], client)
+    return [key for key in keys if key not in tasks]
+
+
+async def release_client_keys(keys: Sequence[Key], client: str, dask_scheduler: Any) -> None:
+    """Free results that a client no longer needs, unless others do; runs on the scheduler."""
+    if client in dask_scheduler.clients:
+        stimulus = f"spliter-release-{time.time()}"
+        dask_scheduler.client_releases_keys(keys, client, stimulus_id=stimulus)

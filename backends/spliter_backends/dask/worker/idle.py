@@ -15,7 +15,7 @@ from spliter.backend import name_of
 
 @dataclass(frozen=True)
 class OnIdleThreads:
-    """The body of a task: calls ``fn(cores, *args)``. `cores` returns the threads it may use now."""
+    """The body of a task: calls ``fn(cores, *args)``; `cores()` threads are its to use."""
 
     fn: Callable[..., Any]
     threads: int

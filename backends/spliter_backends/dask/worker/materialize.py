@@ -14,8 +14,8 @@ from distributed.protocol.pickle import dumps, loads
 
 from spliter import BlockTimeoutError
 from spliter.backend import BlockSource, Prefetch
-from spliter_backends.dask.scheduler.client_keys import add_client_keys
 from spliter_backends.dask.scheduler.pins import PINNED
+from spliter_backends.dask.scheduler.records import add_client_keys
 from spliter_backends.dask.worker.fetch import leave_thread_pool, local_result
 from spliter_backends.dask.worker.memory import MISSING, read_local
 

@@ -34,7 +34,7 @@ with suppress_output():
     from dataclay.proto.backend import backend_pb2
 
 HEALTH_SERVICE: Final = "dataclay.proto.backend.BackendService"
-LOOK_SECONDS: Final = 1.0
+CHECK_SECONDS: Final = 1.0
 """Interval between health checks of a backend with pending calls."""
 MAX_SILENCE_SECONDS: Final = 120.0
 """Maximum silence of a backend that accepts connections: one long call into compiled code that
@@ -67,7 +67,7 @@ class ObjectMissingError(Exception):
 class Health(enum.Enum):
     """Result of a health check."""
 
-    HANDLERS = "answers"
+    ANSWERS = "answers"
     SILENT = "silent"
     LOST = "lost"
 
@@ -79,7 +79,7 @@ class Peer:
         self.backend_id = backend_id
         self.handler_id = uuid.uuid5(backend_id, "spliter-request-handler")
         self._session = session
-        self._under_way: set[asyncio.Future[Any]] = set()
+        self._pending_calls: set[asyncio.Future[Any]] = set()
         self._lost_reasons: dict[asyncio.Future[Any], str] = {}
         self._watcher: asyncio.Task[None] | None = None
         self._silent_since: float | None = None
@@ -222,7 +222,7 @@ class Peer:
             request, metadata=[*client.metadata_call, *self._session.metadata]
         )
         waiting = asyncio.ensure_future(_wait_call(call))
-        self._under_way.add(waiting)
+        self._pending_calls.add(waiting)
         if self._watcher is None:
             self._watcher = self._session.loop.create_task(self._watch())
         try:
@@ -237,7 +237,7 @@ class Peer:
         except grpc.aio.AioRpcError as error:
             raise await self._error_of(error) from None
         finally:
-            self._under_way.discard(waiting)
+            self._pending_calls.discard(waiting)
             self._lost_reasons.pop(waiting, None)
 
     async def _client(self) -> Any:
@@ -284,7 +284,7 @@ class Peer:
                 return Health.LOST, str(error.details())
             # It has no health service, but it has answered.
         self._silent_since = None
-        return Health.HANDLERS, ""
+        return Health.ANSWERS, ""
 
     async def _check_connection(self, client: Any) -> tuple[Health, str]:
         """Check whether the machine of a silent backend still accepts connections for it."""
@@ -304,13 +304,13 @@ class Peer:
     async def _watch(self) -> None:
         """Check the backend's health as long as calls to it are pending."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if not self._under_way:
+            await asyncio.sleep(CHECK_SECONDS)
+            if not self._pending_calls:
                 self._watcher = None
                 return
             health, why = await self.check_health()
             if health is Health.LOST:
-                for waiting in self._under_way:
+                for waiting in self._pending_calls:
                     self._lost_reasons[waiting] = why
                     waiting.cancel()
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from spliter import BackendNotUsableError
-from spliter_backends._shared.settings import positive_seconds
+from spliter_backends._shared.machine import positive_seconds
 from spliter_backends.dataclay.output import suppress_output
 from spliter_backends.dataclay.worker.leases import DEFAULT_SECONDS
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from spliter import BlockGrid, BlockLostError, Movement
 from spliter.backend import IntArray, MovementCounter
-from spliter_backends._shared.block_names import name_blocks
+from spliter_backends._shared.collection_blocks import name_blocks
 from spliter_backends.dataclay.client.backend_calls import (
     BackendLostError,
     ObjectMissingError,

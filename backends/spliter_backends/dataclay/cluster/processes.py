@@ -25,7 +25,7 @@ from spliter_backends._shared.redis_store import HOST
 from spliter_backends.dataclay.cluster import services
 from spliter_backends.dataclay.cluster.services import Port, Service
 
-LOOK_SECONDS = 0.05
+CHECK_SECONDS = 0.05
 STOP_SECONDS = 5.0
 HEALTH = {
     "metadata": "dataclay.proto.metadata.MetadataService",
@@ -137,7 +137,7 @@ class Processes:
                     raise BackendNotUsableError(_failed(needed, "ended while dataClay started"))
             if time.monotonic() > deadline:
                 raise BackendNotUsableError(_failed(service, "did not answer in time"))
-            time.sleep(LOOK_SECONDS)
+            time.sleep(CHECK_SECONDS)
 
     def _is_registered(self, backend: uuid.UUID) -> bool:
         import redis

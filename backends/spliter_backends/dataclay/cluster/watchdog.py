@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 END_SECONDS = 5.0
 
 
@@ -26,7 +26,7 @@ def owner_cleaned_up(owner: int) -> bool:
     The parent is checked because a process forked by the owner may hold a copy of the pipe.
     """
     while os.getppid() == owner:
-        if select.select([sys.stdin], [], [], LOOK_SECONDS)[0]:
+        if select.select([sys.stdin], [], [], CHECK_SECONDS)[0]:
             return bool(os.read(sys.stdin.fileno(), 1))
     return False
 
