@@ -10,7 +10,6 @@
 ``dashboard``  a page of Dask's dashboard that shows partitions at their workers
 ``internals/`` every use of undocumented Dask
 ``features``   checks whether undocumented parts of Dask are as expected; falls back if not
-``versions``   reports processes of a cluster that lack this version of SplIter
 """
 
 from __future__ import annotations

@@ -10,15 +10,22 @@ from __future__ import annotations
 import asyncio
 import pydoc
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from distributed import Client
 
+import spliter
 from spliter import BackendNotUsableError
-from spliter_backends.dask import versions
 from spliter_backends.dask.client.scheduler_calls import call_client
-from spliter_backends.dask.versions import wrong_versions
+
+VERSION: Final = spliter.__version__
+"""Read by name in other processes, so that importing it there tests both packages."""
+
+MAX_NAMED: Final = 5
+"""Maximum number of processes named in a message."""
+
+PAGE: Final = "docs/clusters.md"
 
 ANSWER_TIMEOUT: Final = 10.0
 """Seconds to wait for workers. A worker that does not answer in time is assumed to have the right
@@ -35,7 +42,7 @@ async def query_versions(client: Client, workers: list[str] | None = None) -> di
     queried.
     """
     # From the standard library, so that it runs where SplIter is not installed.
-    name = f"{versions.__name__}.VERSION"
+    name = f"{__name__}.VERSION"
     found: dict[str, Any] = {}
     if workers is None:
         found["scheduler"] = await _answer_of_scheduler(client, name)
@@ -73,3 +80,31 @@ def check_environment(client: Client, workers: Collection[str] | None = None) ->
     if wrong := wrong_versions(found):
         raise BackendNotUsableError(wrong)
     _checked.setdefault(client, set()).update(found, new or ())
+
+
+def wrong_versions(found: Mapping[str, str | None]) -> str:
+    """Return a message about processes that lack this version of SplIter, empty if none does.
+
+    `found` is the version by process; None if SplIter cannot be imported there.
+
+    Examples
+    --------
+    >>> wrong_versions({"scheduler": VERSION})
+    ''
+    >>> print(wrong_versions({"scheduler": VERSION, "tcp://b:1": None}))
+    tcp://b:1 has no spliter, this program has ...: install the same version there ...
+    """
+    wrong = [
+        f"{process} has {f'spliter {version}' if version else 'no spliter'}"
+        for process, version in sorted(found.items())
+        if version != spliter.__version__
+    ]
+    if not wrong:
+        return ""
+    more = [f"{len(wrong) - MAX_NAMED} more processes too"] if len(wrong) > MAX_NAMED else []
+    return (
+        f"{'; '.join(wrong[:MAX_NAMED] + more)}, this program has {spliter.__version__}: install "
+        f"the same version there (pip install 'pyspliter[dask]=={spliter.__version__}') in the "
+        f"environment or image of each process; see {PAGE}, "
+        "'What has to be installed where'"
+    )

@@ -14,8 +14,7 @@ from distributed import Client, LocalCluster, Security, Worker, WorkerPlugin
 from distributed.comm import connect
 from distributed.gc import disable_gc_diagnosis
 
-from spliter_backends.dask.client.environment import query_versions
-from spliter_backends.dask.versions import wrong_versions
+from spliter_backends.dask.client.environment import query_versions, wrong_versions
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.harness.errors import ClusterError
 
