@@ -18,6 +18,12 @@ from spliter import InvalidArgumentError
 from spliter.backend import check_count
 from spliter_apps.svm.inspection import DataSummary
 
+SHARED = (
+    "C", "kernel", "degree", "gamma", "coef0", "shrinking", "class_weight", "cache_size",
+    "decision_function_shape", "break_ties",
+)  # fmt: skip
+"""Parameters that a Cascade SVM has in common with SVC."""
+
 
 def unfitted_svc(estimator: Any) -> SVC:
     """Validate the parameters of an estimator; return an SVC with those that SVC has in common."""
@@ -41,20 +47,8 @@ def unfitted_svc(estimator: Any) -> SVC:
             "kernel='precomputed' is not supported, because its matrix has no points to split; "
             "pass a callable that computes the kernel of two sets of points"
         )
-    svc = SVC(
-        C=estimator.C,
-        kernel=estimator.kernel,
-        degree=estimator.degree,
-        gamma=estimator.gamma,
-        coef0=estimator.coef0,
-        shrinking=estimator.shrinking,
-        class_weight=estimator.class_weight,
-        tol=estimator.svc_tol,
-        max_iter=estimator.svc_max_iter,
-        cache_size=estimator.cache_size,
-        decision_function_shape=estimator.decision_function_shape,
-        break_ties=estimator.break_ties,
-    )
+    shared = {name: getattr(estimator, name) for name in SHARED}
+    svc = SVC(tol=estimator.svc_tol, max_iter=estimator.svc_max_iter, **shared)
     try:
         svc._validate_params()
     except ValueError as error:

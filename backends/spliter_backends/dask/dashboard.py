@@ -32,6 +32,7 @@ PREFIX: Final = "spliter-partition"
 _UNFINISHED_STATES: Final = frozenset({"waiting", "queued", "no-worker", "processing"})
 _INTERVAL_MS: Final = 500
 _ROW_HEIGHT: Final = 26
+_SHOWN: Final = ("worker", "threads", "partitions", "tasks")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class WorkerPartitions:
     tasks: Unfinished tasks on them.
     """
 
-    address: str
+    worker: str
     partitions: int
     tasks: int
     threads: int
@@ -146,12 +147,7 @@ def _page(tracker: PartitionTracker, scheduler: Scheduler, extra: Any, doc: Any)
 
     def state() -> dict[str, list[Any]]:
         found = tracker.at_workers()[::-1]  # bokeh's axis starts at the bottom
-        return {
-            "worker": [one.address for one in found],
-            "threads": [one.threads for one in found],
-            "partitions": [one.partitions for one in found],
-            "tasks": [one.tasks for one in found],
-        }
+        return {name: [getattr(one, name) for one in found] for name in _SHOWN}
 
     source = ColumnDataSource(state())
     plot = figure(
@@ -160,27 +156,13 @@ def _page(tracker: PartitionTracker, scheduler: Scheduler, extra: Any, doc: Any)
         sizing_mode="stretch_width",
         tools="",
     )
-    plot.hbar(
-        y="worker",
-        right="partitions",
-        height=0.8,
-        source=source,
-        color="#56b4e9",
-        legend_label="partitions",
-    )
-    plot.hbar(
-        y="worker",
-        right="tasks",
-        height=0.4,
-        source=source,
-        color="#d55e00",
-        legend_label="unfinished tasks",
-    )
-    plot.add_tools(
-        HoverTool(
-            tooltips=[(name, f"@{name}") for name in ("worker", "threads", "partitions", "tasks")]
-        )
-    )
+    for kind, legend, height, color in (
+        ("partitions", "partitions", 0.8, "#56b4e9"),
+        ("tasks", "unfinished tasks", 0.4, "#d55e00"),
+    ):
+        bar: dict[str, Any] = {"height": height, "color": color, "legend_label": legend}
+        plot.hbar(y="worker", right=kind, source=source, **bar)
+    plot.add_tools(HoverTool(tooltips=[(name, f"@{name}") for name in _SHOWN]))
     plot.x_range.start = 0
     plot.xaxis.minor_tick_line_color = None
     plot.xaxis.ticker.min_interval = 1

@@ -23,7 +23,7 @@ from distributed import Client, Future
 from tornado.ioloop import PeriodicCallback
 
 from spliter.backend import log_event
-from spliter_backends.dask.client.scheduler_calls import block_timeout
+from spliter_backends.dask.client.scheduler_calls import block_timeout, is_closed
 from spliter_backends.dask.scheduler.pins import TOPIC, PinPlugin, available_workers
 from spliter_backends.dask.worker.materialize import kept_results_topic
 
@@ -103,9 +103,9 @@ class UnfinishedTasks:
     async def _inspect(self) -> None:
         """Drop the entries of tasks that have finished."""
         client: Any = self._client()
-        is_closed = client is None or client.status in ("closing", "closed")
+        closed = is_closed(client)
         with self._lock:
-            if is_closed:
+            if closed:
                 self._unfinished.clear()
             self._drop_done()
             if not self._unfinished and self._passes is not None:
@@ -117,7 +117,7 @@ class UnfinishedTasks:
                 for key, entry in self._unfinished.items()
                 if entry.future() is None and entry.since < submitted_before
             ]
-        if is_closed:
+        if closed:
             return
         try:
             ended = await client.run_on_scheduler(ended_tasks, unknown) if unknown else []
