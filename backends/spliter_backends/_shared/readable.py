@@ -123,19 +123,17 @@ def is_block(value: Any) -> bool:
     """
     if isinstance(value, list):
         return True
-    if (
-        isinstance(value, Partition)
-        or hasattr(type(value), "__dask_graph__")
-        or _is_persistent(value)
-    ):
+    if isinstance(value, Partition) or hasattr(type(value), "__dask_graph__"):
+        return False
+    if "dataclay" in packages_of(value):  # its attributes may be in another process
         return False
     shape = getattr(value, "shape", None)
     return isinstance(shape, tuple) and len(shape) > 0
 
 
-def _is_persistent(value: Any) -> bool:
-    """Return whether it is a dataClay object, whose attributes may be in another process."""
-    return any(base.__module__.partition(".")[0] == "dataclay" for base in type(value).__mro__)
+def packages_of(value: Any) -> set[str]:
+    """Return the packages that define the type of a value, and the types it is derived from."""
+    return {base.__module__.partition(".")[0] for base in type(value).__mro__}
 
 
 def block_nbytes(block: Any) -> int:

@@ -26,19 +26,11 @@ class CompssFuture(Future):  # type: ignore[misc]
         super().__init__()
         self.key = ""
         self.location: Location | None = None
-        self._outcome: tuple[Any, BaseException | None] | None = None
-
-    def settle(self, value: Any, error: BaseException | None) -> None:
-        """Set the result, or the error of the task (for the backend)."""
-        self._outcome = value, error
-
-    @property
-    def outcome(self) -> tuple[Any, BaseException | None] | None:
-        """Result and error, once they are in this process; None before."""
-        return self._outcome
+        self.outcome: tuple[Any, BaseException | None] | None = None
+        """Result and error, once they are in this process (for the backend)."""
 
     def _wait_for_outcome(self) -> tuple[Any, BaseException | None]:
-        if self._outcome is None:
+        if self.outcome is None:
             try:
                 value = compss_wait_on(self)
             except Exception as raised:
@@ -46,22 +38,22 @@ class CompssFuture(Future):  # type: ignore[misc]
                 error = unwrap_task_error(raised)
                 if error is None:
                     raise
-                self._outcome = None, error
+                self.outcome = None, error
             else:
                 if value is self:
                     raise BlockLostError(
                         "PyCOMPSs has no record of this future: it was deleted "
                         "(compss_delete_object), or its application has ended; run the task again"
                     )
-                if self._outcome is None:
+                if self.outcome is None:
                     if value is None:  # a None result would have set the outcome
                         raise TaskFailedError(
                             "COMPSs has no result for this task: it failed or was cancelled, and "
                             "COMPSs ends the application. See its messages ([ERRMGR]) and the "
                             "folder jobs of its log"
                         )
-                    self._outcome = value, None
-        return self._outcome
+                    self.outcome = value, None
+        return self.outcome
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the task and return its result.
@@ -95,7 +87,7 @@ class CompssFuture(Future):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         """Return the key, and whether the result has been fetched."""
-        state = "pending" if self._outcome is None else "fetched"
+        state = "pending" if self.outcome is None else "fetched"
         return f"<CompssFuture {self.key[:8]}: {state}>"
 
 

@@ -11,7 +11,13 @@ import numpy as np
 from spliter import BlockGrid, Location, UnsupportedCollectionError
 from spliter.backend import Blocks, Locator
 from spliter_backends._shared.process_blocks import LocalBlocks
-from spliter_backends._shared.readable import ReadableCollection, is_block, open_list, open_values
+from spliter_backends._shared.readable import (
+    ReadableCollection,
+    is_block,
+    open_list,
+    open_values,
+    packages_of,
+)
 from spliter_backends.compss.api import Future, runtime_is_up
 from spliter_backends.compss.blocks import CompssBlocks, CompssObjects
 from spliter_backends.compss.collection import CompssCollection
@@ -53,7 +59,7 @@ class CompssLocator(Locator):
 
 
 def _is_dsarray(value: Any) -> bool:
-    if not any(base.__module__.startswith("dislib.") for base in type(value).__mro__):
+    if "dislib" not in packages_of(value):
         return False
     from dislib.data.array import Array
 

@@ -186,7 +186,7 @@ def unpickle_result(value: Any, pickled: bool, key: str, report: TaskReport) -> 
     record(report)
     future = futures.pop(key, None)
     if future is not None:
-        future.settle(found, None)
+        future.outcome = found, None
     return found
 
 
@@ -201,7 +201,7 @@ def unpickle_failure(message: bytes, key: str, report: TaskReport) -> TaskFailur
     error = ERRORS.decode(message)
     future = futures.pop(key, None)
     if future is not None:
-        future.settle(None, error)
+        future.outcome = None, error
     _last_error[:] = [error]
     raise error
 

@@ -159,7 +159,7 @@ class DaskExecutor(Executor):
         )
         if len(locations) == 1:
             self._locations[future] = locations[0]
-        self._watch(future, tuple(keep))
+        self._unfinished.add(future, tuple(keep))
         return future
 
     def submit_team(
@@ -193,7 +193,7 @@ class DaskExecutor(Executor):
                 sent = self._sender.add(
                     "spliter-partition", (partition.location,), loads, (sent.data,)
                 )
-                self._watch(sent, ())
+                self._unfinished.add(sent, ())
             source.sent = partition.indexes, materialize, sent
         if not materialize or len(partition) == 1:
             return sent
@@ -215,7 +215,7 @@ class DaskExecutor(Executor):
         future = self._sender.add(
             name, (location,), materialize_blocks, (sent,), keep_alive=keep_alive
         )
-        self._watch(future, keep_alive)
+        self._unfinished.add(future, keep_alive)
         return future
 
     def copy_to(self, blocks: Sequence[tuple[Location, Future[Any]]]) -> list[Future[Any]]:
@@ -231,11 +231,8 @@ class DaskExecutor(Executor):
         ]
         self._sender.flush()
         for copy in copies:
-            self._watch(copy, ())
+            self._unfinished.add(copy, ())
         return copies
-
-    def _watch(self, future: Future[Any], keep: tuple[Any, ...]) -> None:
-        self._unfinished.add(future, keep)
 
 
 def _unbound(error: Exception) -> Exception:

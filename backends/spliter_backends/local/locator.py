@@ -23,6 +23,7 @@ from spliter_backends._shared.readable import (
     open_memmap,
     open_values,
     open_zarr,
+    packages_of,
 )
 from spliter_backends.local.executor import LOCATION, LocalExecutor, default_executor
 
@@ -102,12 +103,8 @@ class LocalLocator(Locator):
         return self._executor or default_executor()
 
 
-def _packages(value: Any) -> set[str]:
-    return {base.__module__.partition(".")[0] for base in type(value).__mro__}
-
-
 def _is_zarr(value: Any) -> bool:
-    if "zarr" not in _packages(value):
+    if "zarr" not in packages_of(value):
         return False
     import zarr
 
@@ -124,7 +121,7 @@ def _is_dask(value: Any) -> bool:
     # Checked on the type, because a delayed value has any attribute. (xarray's objects have the
     # method too, but their own backend.)
     first = _first(value)
-    return hasattr(type(first), "__dask_graph__") and "dask" in _packages(first)
+    return hasattr(type(first), "__dask_graph__") and "dask" in packages_of(first)
 
 
 def _open_dask(collection: Any) -> ReadableCollection:
