@@ -57,7 +57,7 @@ class ColocatedCollections:
     def __init__(self, parts: Split, names: Sequence[str], known_locations: Iterable[str]) -> None:
         self._parts = parts
         self._columns = dict.fromkeys(names, Columns())
-        self._asked_for = tuple(dict.fromkeys(known_locations))
+        self._known = tuple(dict.fromkeys(known_locations))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class ColocatedCollections:
     def empty(self) -> tuple[str, ...]:
         """Locations known to the caller that have no block."""
         held = set(self._parts.locations)
-        return tuple(name for name in self._asked_for if name not in held)
+        return tuple(name for name in self._known if name not in held)
 
     @property
     def moved(self) -> Movement:

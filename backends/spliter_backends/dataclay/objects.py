@@ -86,9 +86,9 @@ class RequestHandler(_Runner):
     """Receives requests of clients to a backend."""
 
     @activemethod  # type: ignore[untyped-decorator]
-    def request(self, what: str, *question: Any) -> tuple[Any, ...]:
+    def request(self, what: str, *arguments: Any) -> tuple[Any, ...]:
         """Handle a request; see ``worker.tasks.handle_request``."""
-        return tasks.handle_request(what, *question)
+        return tasks.handle_request(what, *arguments)
 
     # Coroutines run on the backend's event loop: they do not wait for a free thread, and tasks may
     # occupy all threads for any time.

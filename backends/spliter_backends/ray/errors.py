@@ -66,7 +66,7 @@ def original_error(error: RayTaskError) -> BaseException:
 def translate_error(
     error: Exception, blocks: tuple[tuple[int, ...], ...] = (), timeout: float | None = None
 ) -> BaseException:
-    """Translate an error raised by Ray, while it was asked for some blocks.
+    """Translate an error that Ray raised in place of some blocks.
 
     Returns the original error of a task; ``BlockLostError`` for lost objects; ``BlockTimeoutError``
     for a timeout; any other error unchanged.

@@ -84,7 +84,7 @@ class BlockQueries:
         pending = [future for future in futures if future.status in ("pending", "lost")]
         if pending:
             self._request_reports(futures, indexes)
-        progress = Progress(self.timeout, longest=0.1)  # of what the client has been told
+        progress = Progress(self.timeout, longest=0.1)  # the client is notified
         while pending:
             if not progress.pause(len(pending)):
                 raise self._timed_out(len(pending))
@@ -145,11 +145,11 @@ class BlockQueries:
         return np.asarray([sizes.get(key, 0) for key in keys], dtype=np.int64)
 
     async def _query(
-        self, question: Callable[..., Awaitable[Mapping[Key, T]]], about: Sequence[Any]
+        self, query: Callable[..., Awaitable[Mapping[Key, T]]], about: Sequence[Any]
     ) -> dict[Key, T]:
         answer: dict[Key, T] = {}
         for start in range(0, len(about), BATCH):
-            answer.update(await question(about[start : start + BATCH]))
+            answer.update(await query(about[start : start + BATCH]))
         return answer
 
     def _sync(self, fn: Callable[..., Awaitable[T]], *args: Any) -> T:

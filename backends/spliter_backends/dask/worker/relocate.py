@@ -173,10 +173,10 @@ def timed_out(worker: Worker, blocks: PartitionKeys, keys: Sequence[Key]) -> Blo
     )
 
 
-def _query(worker: Worker, blocks: PartitionKeys, what: str, /, **question: Any) -> dict[Key, Any]:
+def _query(worker: Worker, blocks: PartitionKeys, what: str, /, **arguments: Any) -> dict[Key, Any]:
     """Query the scheduler from a task's thread."""
     with limit_time(blocks.timeout, worker):
-        answer: dict[Key, Any] = call_scheduler(worker, what, blocks.timeout, **question)
+        answer: dict[Key, Any] = call_scheduler(worker, what, blocks.timeout, **arguments)
     return answer
 
 

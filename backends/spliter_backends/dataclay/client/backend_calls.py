@@ -119,9 +119,9 @@ class Peer:
             await self.persist([handler])
             return await self.call(self.handler_id, method, *args)
 
-    async def request(self, what: str, *question: Any) -> Any:
+    async def request(self, what: str, *arguments: Any) -> Any:
         """Send a request to the backend's request handler; see ``worker.tasks.HANDLERS``."""
-        state, *answer = await self.call_handler("request", what, *question)
+        state, *answer = await self.call_handler("request", what, *arguments)
         if state == "away":
             raise ObjectMissingError
         return answer[0]
@@ -272,10 +272,10 @@ class Peer:
             client = await self._client()
         except (BackendLostError, BackendNotUsableError) as error:
             return Health.LOST, str(error)
-        question = health_pb2.HealthCheckRequest(service=HEALTH_SERVICE)
+        request = health_pb2.HealthCheckRequest(service=HEALTH_SERVICE)
         stub = health_pb2_grpc.HealthStub(client.channel)
         try:
-            await stub.Check(question, timeout=ANSWER_SECONDS, metadata=client.metadata_call)
+            await stub.Check(request, timeout=ANSWER_SECONDS, metadata=client.metadata_call)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 return await self._check_connection(client)

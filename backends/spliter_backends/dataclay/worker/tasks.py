@@ -288,14 +288,14 @@ def _end(client: str) -> None:
     _free_client(client)
 
 
-def handle_request(what: str, *question: Any) -> tuple[Any, ...]:
+def handle_request(what: str, *arguments: Any) -> tuple[Any, ...]:
     """Handle a request of a client, one of `HANDLERS`.
 
     Returns ``("answer", value)``, or ``("away",)`` if a requested object is not here. Only an
     ``Exception`` may be raised: dataClay would never answer a call that ends otherwise.
     """
     try:
-        return "answer", HANDLERS[what](*question)
+        return "answer", HANDLERS[what](*arguments)
     except StaleError:
         return ("away",)
 
