@@ -213,7 +213,7 @@ def test_checked_points_keep_floats() -> None:
     assert check_points(np.ones((2, 2), "i4"), "block").dtype == F8
     assert check_points(frame(), "block").dtype == F8
     assert check_points(np.ones((0, 2)), "block").shape == (0, 2)
-    with pytest.raises(InvalidArgumentError, match="block: .*[Ss]parse"):
+    with pytest.raises(InvalidArgumentError, match=r"block: .*[Ss]parse"):
         check_points(sp.csr_array((2, 2)), "block")
 
 
