@@ -21,7 +21,8 @@ F8 = np.dtype("f8")
 
 
 def describe(parts: Split) -> Schema:
-    return functools.reduce(Schema.merged, gather(parts.map(inspect)))
+    found: list[Schema] = gather(parts.map(inspect))
+    return functools.reduce(Schema.merged, found)
 
 
 def frame(rows: int = 2) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,12 @@ def validated(estimator: Any, X: Any, *targets: Any, reset: bool = True, **check
     else:
         Requirements.by(estimator).check_columns(estimator.n_features_in_, columns)
     return result
+
+
+def check_number(name: str, value: Any) -> None:
+    """Reject a parameter that is no number >= 0; a bool is none."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= 0:
+        raise InvalidArgumentError(f"{name} must be a number >= 0, got {value!r}")
 
 
 @dataclass(frozen=True)

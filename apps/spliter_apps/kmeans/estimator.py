@@ -30,7 +30,7 @@ from spliter.backend import check_count
 from spliter_apps._blocks import FLOATS, keep_schema
 from spliter_apps._data import Data, Materialize, check_members, is_blocked, open_data
 from spliter_apps._differences import check_same_columns, column_names
-from spliter_apps._requirements import Requirements, validated
+from spliter_apps._requirements import Requirements, check_number, validated
 from spliter_apps.kmeans.kernel import FloatArray, one_blas_thread
 from spliter_apps.kmeans.lloyd import LloydRun, distances, inertia, lloyd, nearest
 from spliter_apps.kmeans.points import Points, check_point_weights
@@ -215,8 +215,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
     def _check_parameters(self) -> None:
         check_count("n_clusters", self.n_clusters)
         check_count("max_iter", self.max_iter)
-        if isinstance(self.tol, bool) or not isinstance(self.tol, Real) or not self.tol >= 0:
-            raise InvalidArgumentError(f"tol must be a number >= 0, got {self.tol!r}")
+        check_number("tol", self.tol)
         if not (isinstance(self.n_init, str) and self.n_init == "auto"):
             check_count("n_init", self.n_init, instead='"auto" or ')
         if self.algorithm != "lloyd":

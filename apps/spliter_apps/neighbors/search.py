@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from spliter import InvalidArgumentError, Split
+from spliter_apps._requirements import check_number
 from spliter_apps.neighbors.base import NeighborsEstimator, Output
 from spliter_apps.neighbors.kernel import Candidates
 from spliter_apps.neighbors.radius import Neighbourhoods
@@ -213,8 +214,7 @@ class RadiusNeighborsMixin(NeighborsEstimator):
         """Return the search in each tree."""
         check_is_fitted(self, "n_samples_fit_")
         chosen: Any = self.radius if radius is None else radius
-        if not isinstance(chosen, float | int | np.number) or not chosen >= 0:
-            raise InvalidArgumentError(f"radius must be a number >= 0, got {chosen!r}")
+        check_number("radius", chosen)
         return RadiusQuery(float(chosen), with_targets)
 
 

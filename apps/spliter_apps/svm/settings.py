@@ -6,7 +6,6 @@ parts of them, so they get numbers instead.
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from spliter import InvalidArgumentError
 from spliter.backend import check_count
+from spliter_apps._requirements import check_number
 from spliter_apps.svm.inspection import DataSummary
 
 SHARED = (
@@ -39,9 +39,7 @@ def unfitted_svc(estimator: Any) -> SVC:
             f"probability={estimator.probability!r} is not supported; fit without it and pass the "
             "model to sklearn.calibration.CalibratedClassifierCV"
         )
-    tol = estimator.tol
-    if isinstance(tol, bool) or not isinstance(tol, Real) or not float(tol) >= 0:
-        raise InvalidArgumentError(f"tol must be a number >= 0, got {tol!r}")
+    check_number("tol", estimator.tol)
     if isinstance(estimator.kernel, str) and estimator.kernel == "precomputed":
         raise InvalidArgumentError(
             "kernel='precomputed' is not supported, because its matrix has no points to split; "
