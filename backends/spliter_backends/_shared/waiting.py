@@ -1,7 +1,8 @@
-"""Call a function when futures of this process are done, without blocking a thread."""
+"""Wait for futures of this process without a thread, and for blocks as long as some get ready."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -27,3 +28,36 @@ def when_done(waiting: list[Future[Any]], start: Callable[[], None]) -> None:
         waiting.pop().add_done_callback(lambda _: when_done(waiting, kept.pop()))
     else:
         start()
+
+
+class Progress:
+    """Pauses of a wait for several blocks, which ends if none becomes ready for some time.
+
+    timeout: Seconds.
+    pause: Seconds of the first pause; each is half as long again as the one before.
+    longest: Seconds of the longest one.
+
+    Examples
+    --------
+    >>> progress = Progress(timeout=0.0)
+    >>> progress.pause(pending=2), progress.pause(pending=1), progress.pause(pending=1)
+    (True, True, False)
+    """
+
+    def __init__(self, timeout: float, pause: float = 0.01, longest: float = 0.5) -> None:
+        self._timeout = timeout
+        self._pause = pause
+        self._longest = longest
+        self._fewest = float("inf")
+        self._deadline = 0.0
+
+    def pause(self, pending: int) -> bool:
+        """Sleep; return False instead if no fewer blocks have been pending for the timeout."""
+        if pending < self._fewest:
+            self._fewest = pending
+            self._deadline = time.monotonic() + self._timeout
+        elif time.monotonic() > self._deadline:
+            return False
+        time.sleep(self._pause)
+        self._pause = min(1.5 * self._pause, self._longest)
+        return True

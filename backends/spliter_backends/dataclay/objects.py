@@ -20,7 +20,7 @@ from spliter.backend import count_rows
 from spliter_backends._shared.readable import block_nbytes
 from spliter_backends.dataclay.output import suppress_output
 from spliter_backends.dataclay.worker import tasks
-from spliter_backends.dataclay.worker.records import read_records
+from spliter_backends.dataclay.worker.source import read_records
 
 with suppress_output():
     from dataclay import DataClayObject, activemethod
@@ -100,7 +100,7 @@ class RequestHandler(_Runner):
 
     @activemethod  # type: ignore[untyped-decorator]
     async def records(self, object_ids: bytes) -> tuple[bytes, bytes]:
-        """Return the attributes of objects of this backend; see ``worker.records``."""
+        """Return the attributes of objects of this backend; see ``worker.source``."""
         return await read_records(object_ids)
 
     @activemethod  # type: ignore[untyped-decorator]

@@ -19,6 +19,7 @@ from spliter import BlockGrid, BlockLostError, BlockTimeoutError
 from spliter.backend import IntArray
 from spliter_backends._shared.collection_blocks import name_blocks
 from spliter_backends._shared.dask_graph import FUSED_FILES
+from spliter_backends._shared.waiting import Progress
 from spliter_backends.dask.client.scheduler_calls import (
     block_timeout,
     call_client,
@@ -27,7 +28,6 @@ from spliter_backends.dask.client.scheduler_calls import (
 )
 from spliter_backends.dask.internals.client import lacked_dependencies
 from spliter_backends.dask.scheduler.records import add_client_keys
-from spliter_backends.dask.waiting import Progress
 
 BATCH: Final = 10_000
 """Keys per query: bounds the message, and the time for which the query occupies the scheduler's

@@ -28,8 +28,8 @@ from distributed import Reschedule, Worker
 from spliter import BlockLostError, BlockTimeoutError
 from spliter.backend import IntArray, log_event
 from spliter_backends._shared.collection_blocks import name_blocks
+from spliter_backends._shared.waiting import Progress
 from spliter_backends.dask.internals.worker import call_scheduler
-from spliter_backends.dask.waiting import Progress
 from spliter_backends.dask.worker.fetch import leave_thread_pool
 from spliter_backends.dask.worker.materialize import MaterializableSource, limit_time
 from spliter_backends.dask.worker.memory import holds_all

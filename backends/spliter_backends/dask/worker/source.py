@@ -23,8 +23,8 @@ from spliter.backend import (
     concatenate,
     not_local_error,
 )
+from spliter_backends._shared.waiting import Progress
 from spliter_backends.dask.internals.worker import has_spilled, in_memory
-from spliter_backends.dask.waiting import Progress
 from spliter_backends.dask.worker.fetch import fetch
 from spliter_backends.dask.worker.materialize import limit_time, materialize_here
 from spliter_backends.dask.worker.memory import (
