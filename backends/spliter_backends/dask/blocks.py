@@ -33,6 +33,9 @@ CANDIDATES: Final = 4
 """Workers the planner may choose from for a block that only paused workers hold: enough to balance,
 few enough that the plan does not grow with the cluster."""
 
+Place: TypeAlias = tuple[int, int, str]
+"""Number of an aligned collection, position of a block in it, and a worker."""
+
 ViewOf: TypeAlias = Callable[[PlannedPartition], View]
 """Returns the view of a planned partition: what its tasks yield instead of plain blocks."""
 
@@ -82,7 +85,7 @@ class DaskBlocks(Blocks):
         self._topic = _listen(client, self._token, self)
         self._sources: weakref.WeakSet[ClientSource] = weakref.WeakSet()
         self._aligned_holders: list[Mapping[Key, Sequence[str]]] = []
-        self._copies: weakref.WeakValueDictionary[tuple[int, int, str], Future[Any]] = (
+        self._copies: weakref.WeakValueDictionary[Place, Future[Any]] = (
             weakref.WeakValueDictionary()
         )
 
@@ -125,29 +128,24 @@ class DaskBlocks(Blocks):
                 "steal=True takes one collection, because blocks of aligned ones are copied to one "
                 "location; put them into one collection, or leave steal out"
             )
-        grid = self._members[0].grid
-        futures = self._members[0].blocks
-        columns = [self._matching(part.positions) for part in planned]
+        first = self._members[0]
+        places = [self._aligned_places(part) for part in planned]
         copies = self._copy_aligned(
-            (number, at, part.location)
-            for part, matching in zip(planned, columns, strict=True)
-            for number, column in enumerate(matching, start=1)
-            for at in column
+            place for of_part in places for column in of_part for place in column
         )
         made = []
-        for part, matching in zip(planned, columns, strict=True):
+        for part, of_part in zip(planned, places, strict=True):
+            own = [first.blocks[at] for at in part.positions.tolist()]
             aligned = [
-                [copies.get((number, at, part.location)) or member.blocks[at] for at in column]
-                for number, (member, column) in enumerate(
-                    zip(self._members[1:], matching, strict=True), start=1
-                )
+                [copies.get(place) or self._block_of(place) for place in column]
+                for column in of_part
             ]
-            every = [[futures[at] for at in part.positions.tolist()], *aligned]
+            every = [own, *aligned]
             sent = WorkerSource(
                 members=tuple(tuple(future.key for future in member) for member in every),
                 nbytes=part.nbytes,
                 positions=part.positions,
-                grid_shape=grid.shape,
+                grid_shape=first.grid.shape,
                 topic=self._topic,
                 token=self._token,
                 client=self.client.id,
@@ -161,29 +159,31 @@ class DaskBlocks(Blocks):
         self._sources.update(made)
         return made
 
-    def _matching(self, positions: IntArray) -> list[list[int]]:
-        """Return the positions of the aligned blocks, for each aligned collection."""
-        rows = self._members[0].grid.rows(positions)
-        return [
-            (rows if member.matching is None else member.matching[positions]).tolist()
-            for member in self._members[1:]
-        ]
+    def _aligned_places(self, part: PlannedPartition) -> list[list[Place]]:
+        """Return the places of the aligned blocks, for each aligned collection."""
+        rows = self._members[0].grid.rows(part.positions)
+        found = []
+        for number, member in enumerate(self._members[1:], start=1):
+            column = rows if member.matching is None else member.matching[part.positions]
+            found.append([(number, at, str(part.location)) for at in column.tolist()])
+        return found
 
-    def _copy_aligned(
-        self, wanted: Iterable[tuple[int, int, str]]
-    ) -> Mapping[tuple[int, int, str], Future[Any]]:
+    def _block_of(self, place: Place) -> Future[Any]:
+        return self._members[place[0]].blocks[place[1]]
+
+    def _copy_aligned(self, wanted: Iterable[Place]) -> Mapping[Place, Future[Any]]:
         """Copy aligned blocks to the workers of the first collection's blocks.
 
         A copy has a new key, so that neither Dask's memory manager, which drops surplus replicas,
         nor a rebalance removes it. It is freed when no partition uses it.
         """
-        copies: dict[tuple[int, int, str], Future[Any]] = {}
-        new: dict[tuple[int, int, str], Future[Any]] = {}
+        copies: dict[Place, Future[Any]] = {}
+        new: dict[Place, Future[Any]] = {}
         if not self._aligned_holders:
             return copies
         for place in wanted:
-            number, at, location = place
-            future = self._members[number].blocks[at]
+            number, _, location = place
+            future = self._block_of(place)
             if place in copies or location in self._aligned_holders[number - 1][future.key]:
                 continue
             copy = self._copies.get(place)
@@ -203,9 +203,7 @@ class DaskBlocks(Blocks):
             self.counter.add(Movement(aligned_blocks=len(made), aligned_nbytes=nbytes))
         return copies
 
-    def _aligned_indexes(
-        self, places: Sequence[tuple[int, int, str]], copies: IntArray
-    ) -> list[tuple[int, ...]]:
+    def _aligned_indexes(self, places: Sequence[Place], copies: IntArray) -> list[tuple[int, ...]]:
         """Return the indexes of copied blocks, each in its own collection."""
         numbered = (places[at] for at in copies.tolist())
         return [self._members[number].grid.index(at) for number, at, _ in numbered]
