@@ -58,6 +58,7 @@ from spliter._running.progress import as_completed, progress
 from spliter._running.results import gather, reduce
 from spliter._split import Split
 from spliter._task import task
+from spliter.ahead import ahead
 from spliter.backend.blocks import Movement
 from spliter.backend.registry import BackendInfo, backends, is_collection
 from spliter.metrics import Metrics, PartitionMetrics
@@ -101,6 +102,7 @@ __all__ = [
     "UnknownItemIndexError",
     "UnsupportedCollectionError",
     "WholeArrayError",
+    "ahead",
     "as_completed",
     "backends",
     "batches",

@@ -254,7 +254,7 @@ class LookupAhead(LookAhead[BlockLookup]):
         self._requested = 0  # blocks so far
         self._puts: dict[Hashable, int] = {}  # how many blocks were requested before, by name
         self._name_of: Callable[[Any], Hashable] = _itself
-        _loops[id(self)] = self
+        on_put(self)
 
     def note_put(self, source: RecordSource, key: Any, name_of: Callable[[Any], Hashable]) -> None:
         """Have a record fetched again for blocks that were begun; called from any thread."""
@@ -338,21 +338,34 @@ class LookupAhead(LookAhead[BlockLookup]):
                 self._drop_read(batch.request)
 
 
-_loops: Final[weakref.WeakValueDictionary[int, LookupAhead]] = weakref.WeakValueDictionary()
-"""Loops of this process."""
+class Reader(Protocol):
+    """What has records of a source, and must know which were stored anew."""
+
+    def note_put(self, source: RecordSource, key: Any, name_of: Callable[[Any], Hashable]) -> None:
+        """Count a record as stored anew, if it is of the reader's source; from any thread."""
+        ...
+
+
+_readers: Final[weakref.WeakValueDictionary[int, Reader]] = weakref.WeakValueDictionary()
+"""Loops and regions of this process."""
+
+
+def on_put(reader: Reader) -> None:
+    """Have a reader notified of records that are stored, as long as it lives."""
+    _readers[id(reader)] = reader
 
 
 def refetch_record(
     source: RecordSource, key: Any, name_of: Callable[[Any], Hashable] | None = None
 ) -> None:
-    """Have the loops over a source that are running fetch a record again; to be called by `put`.
+    """Have loops and regions that read a source fetch a record again; to be called by `put`.
 
     Without it, a loop that has fetched the record for its next blocks would yield the former one.
 
     Parameters
     ----------
     source : RecordSource
-        That of the loops: the object itself, in this process.
+        Theirs: the object itself, in this process.
     key : object
         The key of the record that was stored.
     name_of : callable, optional
@@ -374,10 +387,10 @@ def refetch_record(
     >>> names
     {1: 'Ada!!'}
     """
-    for reference in _loops.valuerefs():  # a copy: other threads begin and end loops
-        loop = reference()
-        if loop is not None:
-            loop.note_put(source, plain_key(key), name_of or _itself)
+    for reference in _readers.valuerefs():  # a copy: other threads begin and end loops
+        reader = reference()
+        if reader is not None:
+            reader.note_put(source, plain_key(key), name_of or _itself)
 
 
 def _itself(key: Any) -> Hashable:
