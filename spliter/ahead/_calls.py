@@ -14,23 +14,14 @@ from typing import Any, TypeAlias
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from spliter._errors import SplIterError
-from spliter.ahead._records import Order
+from spliter.ahead._records import Order, Waiter
 from spliter.ahead._requests import Requests
 
 Function: TypeAlias = Callable[..., Any]
 
 
 class Group:
-    """The calls of one `map`.
-
-    Parameters
-    ----------
-    fn : callable
-    arguments : iterator of tuple
-        Those of each call; taken when the call is started.
-    parent : Call or None
-        The call that waits for this group; None for the program itself.
-    """
+    """The calls of one `map`."""
 
     def __init__(self, fn: Function, arguments: Iterator[Any], parent: Call | None) -> None:
         self.fn: Function = fn
@@ -54,7 +45,7 @@ class Group:
         """Place of its next call in the program."""
         return (*(self.parent.order if self.parent else ()), len(self.results))
 
-    def next_call(self) -> Call | None:
+    def next_call(self, wake: Callable[[Call], None]) -> Call | None:
         """Return the next call; None if there is none, or its arguments raise an error."""
         number = len(self.results)
         try:
@@ -65,7 +56,7 @@ class Group:
         except BaseException as error:  # noqa: BLE001  raised by `map` at its turn
             self.fail(number, error)
             return None
-        call = self.active[number] = Call(self, self.order, arguments)
+        call = self.active[number] = Call(self, self.order, arguments, wake)
         self.results.append(None)
         return call
 
@@ -94,18 +85,15 @@ class Group:
 
 
 class Call(greenlet):
-    """One call of a function.
+    """One call of a function."""
 
-    Parameters
-    ----------
-    group : Group
-        Its `map`.
-    order : tuple of int
-        Place in the program.
-    arguments : tuple
-    """
-
-    def __init__(self, group: Group, order: Order, arguments: tuple[Any, ...]) -> None:
+    def __init__(
+        self,
+        group: Group,
+        order: Order,
+        arguments: tuple[Any, ...],
+        wake: Callable[[Call], None],
+    ) -> None:
         super().__init__()
         self.gr_context = group.context.copy()
         self.order: Order = order
@@ -113,18 +101,9 @@ class Call(greenlet):
         self.failure: BaseException | None = None
         self.children: Group | None = None
         """That of the `map` that it waits for."""
-        self.left: int = 0
-        self.error: Exception | None = None
-        self.is_dropped: bool = False
-        self.on_ready: Callable[[Call], None] = _ignore
-        self._group: Group | None = group
+        self.waiter: Waiter = Waiter(lambda: wake(self))
+        self.group: Group = group
         self._arguments = arguments
-
-    @property
-    def group(self) -> Group:
-        """Its `map`."""
-        assert self._group is not None
-        return self._group
 
     @property
     def is_first(self) -> bool:
@@ -136,7 +115,7 @@ class Call(greenlet):
     @property
     def can_write(self) -> bool:
         """Whether it need not wait for its turn any more."""
-        return self.is_dropped or self.is_first
+        return self.waiter.is_dropped or self.is_first
 
     def run(self) -> None:
         """Call the function."""
@@ -146,21 +125,14 @@ class Call(greenlet):
         except BaseException as error:  # noqa: BLE001  raised by `map`
             self.failure = error
 
-    def wake(self, error: Exception | None) -> None:
-        """Count a record that has arrived, or whose request has failed."""
-        self.left -= 1
-        self.error = self.error or error
-        if not self.left:
-            self.on_ready(self)
-
     def check_dropped(self) -> None:
         """End the call if its result is not wanted any more."""
-        if self.is_dropped:
+        if self.waiter.is_dropped:
             raise GreenletExit
 
     def drop(self) -> None:
         """End the call, and before it those that it waits for."""
-        self.is_dropped = True
+        self.waiter.is_dropped = True
         if self.children is not None:
             self.children.is_exhausted = True
             self.children.drop()
@@ -168,18 +140,8 @@ class Call(greenlet):
         self.failure = None  # refers to its frames
 
 
-def _ignore(call: Call) -> None:
-    """Leave a call to the group that drops it."""
-
-
 class Calls:
-    """The calls of a thread.
-
-    Parameters
-    ----------
-    requests : Requests
-        Sends the keys that they wait for.
-    """
+    """The calls of a thread."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -267,7 +229,7 @@ class Calls:
             self._start(group)
         elif self._ready:
             *_, call = heapq.heappop(self._ready)
-            if not call.is_dropped:
+            if not call.waiter.is_dropped:
                 self._switch(call)
         else:
             self._requests.send_full()
@@ -292,10 +254,9 @@ class Calls:
     def _start(self, group: Group) -> None:
         if group.is_exhausted:
             return
-        call = group.next_call()
+        call = group.next_call(self._wake)
         if call is not None:
             self._push(self._groups, group.order, group)
-            call.on_ready = self._wake
             self._switch(call)
         else:
             self._end(group)
@@ -303,7 +264,7 @@ class Calls:
     def _switch(self, call: Call) -> None:
         call.parent = self._hub
         call.switch()
-        if call.dead and not call.is_dropped:
+        if call.dead and not call.waiter.is_dropped:
             call.group.finish(call)
             self._end(call.group)
             while self._writers and self._writers[0][2].can_write:

@@ -27,15 +27,20 @@ ABSENT: Final = object()
 
 @dataclass(eq=False, slots=True)
 class Waiter:
-    """What waits for records. The first error among theirs is its error."""
+    """What waits for records: the program, or one of its calls."""
 
+    on_ready: Callable[[], object]
     left: int = 0
     error: Exception | None = None
+    """The first of the requests of its records."""
+    is_dropped: bool = False
 
     def wake(self, error: Exception | None) -> None:
         """Count a record that has arrived, or whose request has failed."""
         self.left -= 1
         self.error = self.error or error
+        if not self.left:
+            self.on_ready()
 
 
 @dataclass(eq=False, slots=True)
@@ -44,7 +49,7 @@ class Wanted:
 
     key: Any
     identity: Identity
-    waiters: list[Any] = field(default_factory=list)
+    waiters: list[Waiter] = field(default_factory=list)
     asked: int = -1
     """Number of puts before its request; -1 if it was not sent."""
 
@@ -59,18 +64,7 @@ class Present:
 
 
 class Records:
-    """What a region knows of the records of a source.
-
-    Parameters
-    ----------
-    source : RecordSource
-        Has the records.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it has no `get_many` or `max_batch`.
-    """
+    """What a region knows of the records of a source."""
 
     def __init__(self, source: RecordSource) -> None:
         self.source: RecordSource = source
@@ -163,7 +157,7 @@ class Records:
         batch: list[Wanted] = []
         while self._queue and len(batch) < self.max_batch:
             *_, wanted = heapq.heappop(self._queue)
-            if any(not getattr(one, "is_dropped", False) for one in wanted.waiters):
+            if any(not one.is_dropped for one in wanted.waiters):
                 batch.append(wanted)
                 wanted.asked = self.nputs
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import math
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from spliter._checks import check_count, check_task_function
 from spliter._errors import InvalidArgumentError, PackageMissingError
-from spliter._reading.lookup import RecordSource
+from spliter._reading.lookup import WORTHWHILE_SECONDS, RecordSource
 from spliter.ahead._records import ABSENT, Identity, Records, Waiter
 from spliter.ahead._requests import Requests
 from spliter.ahead._trials import UNMEASURED_SECONDS, Throttle, Trial, TrialEnded, Unknown
@@ -305,7 +306,7 @@ class Region:
         requests, calls = _thread.requests, _thread.calls
         before = requests.waits
         call = calls.current() if calls is not None else None
-        waiter: Any = Waiter() if call is None else call
+        waiter = Waiter(lambda: None) if call is None else call.waiter
         waiter.error = None
         order = () if call is None else call.order
         for identity, plain in keys.items():
@@ -315,13 +316,14 @@ class Region:
         else:
             requests.wait_for(waiter)
         self._waits += requests.waits - before
-        return waiter  # type: ignore[no-any-return]
+        return waiter
 
     def _try(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Trial, Any]:
         seconds = self._records.fastest
-        trial = Trial(self, min(seconds, UNMEASURED_SECONDS), self._most_keys)
+        seconds = UNMEASURED_SECONDS if seconds == math.inf else max(seconds, WORTHWHILE_SECONDS)
+        trial = Trial(self, seconds, self._most_keys)
         _thread.trial = trial
         try:
             return trial, fn(*args, **kwargs)

@@ -60,7 +60,9 @@ class Requests:
     def send_rest(self) -> None:
         """Send what is left for sources that no request is pending to."""
         busy = {id(records) for records, _ in self._pending.values()}
-        rest = [(records, records.next_batch(1)) for records in self._open if id(records) not in busy]
+        rest = [
+            (records, records.next_batch(1)) for records in self._open if id(records) not in busy
+        ]
         rest = [(records, batch) for records, batch in rest if batch]
         is_alone = len(rest) == 1 and not self._pending  # nothing can run beside it
         for records, batch in rest:
@@ -112,4 +114,3 @@ class Requests:
             self.send_rest()
             if waiter.left:
                 self.wait()
-

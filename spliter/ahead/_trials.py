@@ -30,17 +30,7 @@ class TrialEnded(BaseException):
 
 
 class Trial:
-    """One run of a function in which absent records are unknown.
-
-    Parameters
-    ----------
-    region : object
-        The region whose records are read.
-    seconds : float
-        Those of a request.
-    most_keys : int
-        Number of reads of absent records after which it ends.
-    """
+    """One run of a function in which absent records are unknown."""
 
     def __init__(self, region: object, seconds: float, most_keys: int) -> None:
         self.region: object = region
@@ -150,7 +140,7 @@ _BINARY: Final = (
     *("and", "or", "xor", "lshift", "rshift"),
 )
 for _name in (*_OPERATORS, *_BINARY, *(f"r{one}" for one in _BINARY)):
-    setattr(Unknown, f"__{_name}__", Unknown._absorb)  # noqa: SLF001  of this module
+    setattr(Unknown, f"__{_name}__", Unknown._absorb)
 
 
 class Throttle:

@@ -103,6 +103,13 @@ class SplitChecks(BackendHooks):
                 items = partition.get_item_indexes().tolist()
                 assert squares == [(item, None if item % 2 else item**2) for item in items]
 
+    def test_tasks_read_records_ahead(self) -> None:
+        parts = self.split_of(*LENGTHS, partitions_per_location=1)
+        found = self.collect(parts.map(_programs.squares_read_ahead))
+        for partition, squares in zip(parts, found, strict=True):
+            items = partition.get_item_indexes().tolist()
+            assert squares == [None if item % 2 else item**2 for item in items]
+
     def test_sequence_of_the_same_partitions(self) -> None:
         parts = self.split_of(*LENGTHS, partitions_per_location=2)
         listed = list(parts)

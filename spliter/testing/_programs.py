@@ -5,6 +5,7 @@ In a module of their own so that engines can import them by name.
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from spliter import Partition, task
+from spliter import Partition, ahead, task
 from spliter._planning.grid import IntArray
 from spliter.backend import Prefetch
 
@@ -45,6 +46,15 @@ def squares_of(partition: Partition, prefetch: Prefetch) -> list[tuple[int, int 
     """Look up the square of each item; return the items with what was found."""
     found = partition.lookup(Squares(), lambda block: block, prefetch)
     return [pair for block, squares in found for pair in zip(block, squares, strict=True)]
+
+
+def squares_read_ahead(partition: Partition) -> list[int | None]:
+    """Read the square of each item in a region that is opened in the task."""
+    items = [int(item) for block in partition for item in block]
+    with ahead(Squares()) as squares:
+        if importlib.util.find_spec("greenlet") is None:
+            return squares.run(lambda: [squares.get(item) for item in items])  # type: ignore[no-any-return]
+        return squares.map(squares.get, items)
 
 
 def item_indexes(partition: Partition) -> IntArray:

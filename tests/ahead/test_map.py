@@ -61,8 +61,8 @@ def test_calls_that_go_on_come_before_calls_that_begin() -> None:
         if follow(people, start) == 9:
             raise FoundError(start)
 
-    source = Memory(CHAIN | {key: 0 for key in range(1000, 9000)}, max_batch=4)
-    with ahead(source) as people, pytest.raises(FoundError, match="^256$"):
+    source = Memory(CHAIN | dict.fromkeys(range(1000, 9000), 0), max_batch=4)
+    with ahead(source) as people, pytest.raises(FoundError, match=r"^256$"):
         people.map(look, [2, 3, 256, *range(1000, 9000)])
     assert sum(map(len, source.requests)) < 1000 + 200
 
@@ -119,7 +119,7 @@ def test_calls_of_a_dropped_call_end_before_it() -> None:
         finally:
             ended.append("outer")
 
-    with ahead(Memory({}, max_batch=1)) as people, pytest.raises(ValueError, match="^$"):
+    with ahead(Memory({}, max_batch=1)) as people, pytest.raises(ValueError, match=r"^$"):
         people.map(outer, [0, 1])
     assert ended == ["a", "b", "outer"]
 
