@@ -20,6 +20,9 @@ from spliter.ahead._requests import Requests
 Function: TypeAlias = Callable[..., Any]
 
 
+def _nothing() -> None: ...
+
+
 class Group:
     """The calls of one `map`."""
 
@@ -64,6 +67,7 @@ class Group:
         """Take the result or the error of a call that has ended."""
         number = call.order[-1]
         del self.active[number]
+        call.waiter.on_ready = _nothing  # or the call would refer to itself
         if call.failure is not None:
             self.fail(number, call.failure)
         elif not self.error:

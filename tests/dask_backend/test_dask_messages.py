@@ -22,7 +22,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 import spliter
 from spliter import TaskNotSerializableError, gather, reduce, split
 from spliter_backends.dask.client import batch as dask_batch
-from spliter_backends.dask.client import functions as dask_functions
+from spliter_backends.dask.client import calls as dask_calls
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, spread, total
 
@@ -271,13 +271,13 @@ def test_each_task_of_a_message_has_its_own_annotations(parts: spliter.Split) ->
 
 def test_a_function_is_pickled_once(monkeypatch: pytest.MonkeyPatch, parts: spliter.Split) -> None:
     pickled: list[Any] = []
-    dumps = dask_functions._dumps
+    dumps = dask_calls._dumps
 
     def counted(fn: Any) -> bytes:
         pickled.append(fn)
         return dumps(fn)
 
-    monkeypatch.setattr(dask_functions, "_dumps", counted)
+    monkeypatch.setattr(dask_calls, "_dumps", counted)
     factor, bins = 2, np.arange(3)
 
     @spliter.task

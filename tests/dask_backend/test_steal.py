@@ -17,11 +17,12 @@ from distributed.core import Status
 
 from spliter import InvalidArgumentError, Partition, Split, gather, reduce, split, task
 from spliter_backends.dask.scheduler import pins as dask_pins
+from tests.conftest import wait_until
 from tests.counting import counter
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import expected, kill, make, spread, total
 from tests.dask_backend.test_map_reduce import forget, move, rows_slowly
-from tests.dask_backend.test_pins import set_status, wait_until
+from tests.dask_backend.test_pins import set_status
 from tests.dask_workers import wait_until_running, workers_of
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(120)]
