@@ -1,7 +1,8 @@
 """The requests of a thread: which keys are sent when, and what to do until they arrive.
 
-A full batch is sent at once. The rest of the keys waits until nothing else can run and no request
-to the same source is pending, so that a level of a program that follows references needs
+A full batch is sent at once. The rest of the keys waits until nothing else can run, and until the
+requests to the same source have ended that were pending when the last one ended: what waits for
+them may want more. So a level of a program that follows references takes at most
 ``ceil(keys / max_batch)`` requests.
 """
 
@@ -23,7 +24,8 @@ class Requests:
 
     def __init__(self) -> None:
         self._open: list[Records] = []
-        self._pending: dict[TimedRead, tuple[Records, list[Wanted]]] = {}
+        self._pending: dict[TimedRead, tuple[Records, list[Wanted], int]] = {}
+        self._ended = 0
         self.waits: int = 0
 
     def open(self, records: Records) -> None:
@@ -33,7 +35,7 @@ class Requests:
     def close(self, records: Records) -> None:
         """Send no more keys of a region, and forget its requests: they end by themselves."""
         self._open.remove(records)
-        for read, (of, _) in list(self._pending.items()):
+        for read, (of, *_) in list(self._pending.items()):
             if of is records:
                 read.cancel()
                 del self._pending[read]
@@ -58,8 +60,9 @@ class Requests:
                 self._send(records, batch)
 
     def send_rest(self) -> None:
-        """Send what is left for sources that no request is pending to."""
-        busy = {id(records) for records, _ in self._pending.values()}
+        """Send what is left, except to sources whose requests may lead to more keys."""
+        pending = self._pending.values()
+        busy = {id(records) for records, _, ended in pending if ended < self._ended}
         rest = [
             (records, records.next_batch(1)) for records in self._open if id(records) not in busy
         ]
@@ -71,7 +74,7 @@ class Requests:
     def _send(self, records: Records, batch: list[Wanted], is_alone: bool = False) -> None:
         if not is_alone and records.fastest >= WORTHWHILE_SECONDS:
             try:
-                self._pending[start_read(records.fetch, batch)] = records, batch
+                self._pending[start_read(records.fetch, batch)] = records, batch, self._ended
             except RuntimeError:  # the interpreter is shutting down
                 pass
             else:
@@ -87,6 +90,7 @@ class Requests:
             records.settle(batch, (), InterruptedError())
             raise
         self.waits += 1
+        self._ended += 1
         records.settle(batch, found, error)
 
     def wait(self) -> None:
@@ -94,9 +98,10 @@ class Requests:
         if not self._pending:
             return
         self.waits += 1
+        self._ended += 1
         done = wait(self._pending, return_when=FIRST_COMPLETED).done
         for read in [one for one in self._pending if one in done]:
-            records, batch = self._pending.pop(read)
+            records, batch, _ = self._pending.pop(read)
             error = read.exception()
             found: Any = ()
             if error is None:
