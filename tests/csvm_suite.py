@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_blobs
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -265,11 +265,6 @@ class CascadeSVMTests(ABC):
         with pytest.raises(InvalidArgumentError, match=r"scale the points|large values"):
             cascading(**settings).fit(*self.both(X, y, 7))
 
-    def test_words_for_points(self) -> None:
-        blocks = [np.array([["a", "b"]]), np.array([["c", "d"]])]
-        with pytest.raises(InvalidArgumentError, match=r"block \("):
-            cascading().fit(self.blocks(blocks), self.blocks([np.array([0]), np.array([1])]))
-
     def test_one_class_only(self) -> None:
         X, _, y, _ = dataset("iris")
         with pytest.raises(InvalidArgumentError, match="class"):
@@ -305,13 +300,6 @@ class CascadeSVMTests(ABC):
             self.gathered(ours.predict(narrow))
         with pytest.raises(ValueError, match="X has 3 features, but CascadeSVM is expecting 4"):
             ours.predict(X[:, :3])
-
-    def test_unfitted(self) -> None:
-        X, _, y, _ = dataset("iris")
-        x, _ = self.both(X, y, 7)
-        for use in (cascading().predict, cascading().decision_function):
-            with pytest.raises(NotFittedError):
-                use(x)
 
     @pytest.mark.parametrize(
         "settings",

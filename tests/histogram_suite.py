@@ -94,13 +94,6 @@ class HistogramTests(ABC):
         x = self.collection(np.empty((0, 2)), [0])
         assert_same(histogramdd(x, bins=3), np.histogramdd(np.empty((0, 2)), bins=3))
 
-    def test_values_that_are_no_numbers_are_left_out(self) -> None:
-        sample = points()
-        sample[3, 0], sample[40, 1], sample[80, 2] = np.nan, np.inf, -np.inf
-        limits = [(0, 8)] * 3
-        x = self.collection(sample, [30, 30, 30])
-        assert_same(histogramdd(x, 3, limits), np.histogramdd(sample, 3, limits))
-
     @pytest.mark.parametrize("bad", [np.nan, np.inf])
     def test_values_that_are_no_numbers_need_a_range(self, bad: float) -> None:
         sample = points()
@@ -172,16 +165,6 @@ class HistogramTests(ABC):
         with pytest.raises(InvalidArgumentError, match="weights has 91 entries"):
             histogramdd(self.collection(points(), [50, 40]), weights=np.ones(91))
 
-    def test_complex_weights(self) -> None:
-        weights = self.collection(np.ones(90, complex), [90])
-        with pytest.raises(InvalidArgumentError, match="complex128"):
-            histogramdd(self.collection(points(), [90]), 3, weights=weights)
-
-    def test_one_column(self) -> None:
-        sample = points()[:, 0]
-        x = self.collection(sample, [30, 60])
-        assert_same(histogramdd(x, bins=4), np.histogramdd(sample, bins=4))
-
     @pytest.mark.parametrize("weighted", [False, True])
     def test_a_tuple_is_columns(self, weighted: bool) -> None:
         sample, rows = points(), [30, 20, 40]
@@ -226,11 +209,6 @@ class HistogramTests(ABC):
             ):
                 histogramdd(parts, weights=self.collection(np.ones(90), [30, 20, 40]))
 
-    def test_a_split_of_columns(self) -> None:
-        sample, rows = points(), [30, 60]
-        with split(*(self.collection(column, rows) for column in sample.T)) as parts:
-            assert_same(histogramdd(parts, 3), np.histogramdd(sample, 3))
-
     @pytest.mark.parametrize("bins", [(2, 2), [[0, 1]]])
     def test_bins_for_another_number_of_columns(self, bins: Any) -> None:
         x = self.collection(points(), [50, 40])
@@ -238,16 +216,6 @@ class HistogramTests(ABC):
             histogramdd(x, bins)
         with pytest.raises(InvalidArgumentError, match="columns"):
             histogramdd(x, 3, [(0, 1)] * len(bins))
-
-    def test_blocks_of_three_axes(self) -> None:
-        x = self.collection(np.zeros((4, 2, 2)), [2, 2])
-        with pytest.raises(InvalidArgumentError, match="shape"):
-            histogramdd(x)
-
-    def test_objects(self) -> None:
-        x = self.collection(points(object), [50, 40])
-        with pytest.raises(InvalidArgumentError, match="real numbers"):
-            histogramdd(x, 3)
 
     def test_one_task_per_partition(self, monkeypatch: pytest.MonkeyPatch) -> None:
         submitted: list[Partition] = []

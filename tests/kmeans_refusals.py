@@ -46,11 +46,6 @@ class KMeansRefusals(ABC):
         with pytest.raises(InvalidArgumentError, match=r"NaN|infinity"):
             self.gathered(kmeans.predict(x))
 
-    def test_points_that_are_no_numbers(self) -> None:
-        x = self.blocks([np.array([["a", "b"]]), np.array([["c", "d"]])])
-        with pytest.raises(InvalidArgumentError, match=r"block \([01],.*could not convert"):
-            KMeans(1).fit(x)
-
     def test_blocks_of_one_axis(self) -> None:
         # A list of such blocks is, to scikit-learn, one array whose rows are not of one length.
         with pytest.raises(ValueError, match=r"2D array|inhomogeneous"):

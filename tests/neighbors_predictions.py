@@ -31,7 +31,7 @@ def inverse_squares(distances: Array) -> Array:
 class NeighborsPredictions(NeighborsRefusals):
     """Subclasses say how a collection of the engine is made."""
 
-    @pytest.mark.parametrize("weights", ["uniform", "distance", None])
+    @pytest.mark.parametrize("weights", [inverse_squares, "uniform", "distance", None])
     def test_regression(self, weights: Any) -> None:
         points, values = load_diabetes(return_X_y=True)
         rows = heights(400, 7)
@@ -89,15 +89,6 @@ class NeighborsPredictions(NeighborsRefusals):
         asked = self.collection(points, [100, 50])
         np.testing.assert_array_equal(self.gathered(ours.predict(asked)), names)
         assert ours.score(asked, self.collection(names, [100, 50])) == 1.0
-
-    def test_a_function_as_weights(self) -> None:
-        points, labels = dataset("blobs")
-        x, t = self.collection(points, heights(1500, 7)), self.collection(labels, heights(1500, 7))
-        ours = KNeighborsClassifier(weights=np.exp).fit(x, t)
-        theirs = sklearn.neighbors.KNeighborsClassifier(weights=np.exp).fit(points, labels)
-        np.testing.assert_allclose(
-            ours.predict_proba(points[:50]), theirs.predict_proba(points[:50])
-        )
 
     def test_score_with_weights(self) -> None:
         points, labels = dataset("iris")

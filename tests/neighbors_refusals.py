@@ -52,10 +52,6 @@ class NeighborsRefusals(ABC):
         with pytest.raises(ValueError, match=r"NaN|infinity"):
             self.gathered(ours.kneighbors(x)[1])
 
-    def test_points_that_are_text(self) -> None:
-        with pytest.raises(InvalidArgumentError, match="block"):
-            NearestNeighbors().fit(self.collection(np.full((3, 2), "a"), [3]))
-
     @pytest.mark.parametrize("dtype", [str, object])
     def test_names_as_targets_of_a_regressor(self, dtype: type) -> None:
         x = self.collection(lattice(4), [2, 2])

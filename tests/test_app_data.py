@@ -13,9 +13,8 @@ import scipy.sparse as sp
 
 from spliter import InvalidArgumentError, Split, SplitClosedError, gather, split
 from spliter_apps import _results, _row_values
-from spliter_apps._blocks import Schema, check_points, inspect, keep_schema, points_of
+from spliter_apps._blocks import Schema, check_points, inspect
 from spliter_apps._data import check_members, is_blocked, open_data
-from spliter_apps._requirements import Requirements
 
 F8 = np.dtype("f8")
 
@@ -101,11 +100,6 @@ def test_array_is_cut_into_views() -> None:
         list(data.parts)
 
 
-def test_array_without_rows_is_one_piece() -> None:
-    with open_data(np.zeros((0, 2)), block_rows=3) as data:
-        assert data.parts.grid.chunks == ((0,), (2,))
-
-
 def test_what_is_left_out() -> None:
     with open_data(np.zeros((4, 2)), None, np.ones(4)) as data:
         check_members(data, 2, "split(X, sample_weight)")
@@ -182,26 +176,10 @@ def test_labels_in_memory_that_do_not_fit_the_blocks(y: Any, says: str) -> None:
         open_data([np.zeros((2, 2)), np.zeros((1, 2))], y)
 
 
-def test_labels_in_memory_next_to_a_split() -> None:
-    parts = split([np.zeros((2, 2))])
-    with pytest.raises(InvalidArgumentError, match="or the collection itself as X"):
-        open_data(parts, np.zeros(2))
-
-
 def test_points_cut_along_features() -> None:
     zarr = pytest.importorskip("zarr")
     with pytest.raises(InvalidArgumentError, match="one block along axis 1"):
         open_data(zarr.zeros((4, 4), chunks=(2, 2)))
-
-
-def test_result_in_the_form_of_the_input() -> None:
-    with open_data(np.zeros((3, 1)), block_rows=2) as data:
-        made = data.parts.map_blocks(lambda block: np.ones(len(block)), dtype=float)
-        assert data.gathered(made).tolist() == [1, 1, 1]
-    blocks = [np.zeros((2, 1)), np.zeros((1, 1))]
-    with open_data(blocks) as data:
-        made = data.parts.map_blocks(lambda block: np.ones(len(block)), dtype=float)
-        assert [block.tolist() for block in data.gathered(made)] == [[1, 1], [1]]
 
 
 # Blocks of points
@@ -259,38 +237,6 @@ def test_blocks_that_differ(per_location: int) -> None:
     both = r"the same columns in the same order, got \['a', 'b'\] and \['z', 'b'\]"
     with pytest.raises(InvalidArgumentError, match=both):
         describe(named)
-
-
-def test_points_of() -> None:
-    block = np.ones((2, 2))
-    assert points_of(block, "f8") is block
-    assert points_of(block, "f4").dtype == np.dtype("f4")
-    assert points_of(frame(), "f8").tolist() == [[0, 1], [1, 1]]
-    assert points_of(sp.csc_array((2, 2)), "f8").format == "csr"
-
-
-class Fitted:
-    """Stands for an estimator."""
-
-    n_features_in_ = 2
-
-
-def test_expected_columns() -> None:
-    estimator = Fitted()
-    keep_schema(estimator, Schema(5, 2, ("a", "b"), F8))
-    expected = Requirements.by(estimator)
-    assert expected.points(frame()).tolist() == [[0, 1], [1, 1]]
-    assert expected.points(np.zeros((1, 2))).shape == (1, 2)
-    with pytest.raises(InvalidArgumentError, match="feature names should match"):
-        expected.points(frame().rename(columns={"a": "z"}))
-    with pytest.raises(
-        InvalidArgumentError, match="X has 3 features, but Fitted is expecting 2 features as input"
-    ):
-        expected.points(np.zeros((1, 3)))
-    with pytest.raises(InvalidArgumentError, match="X has 3 features"):
-        expected.of_blocks(split([np.zeros((1, 3))]))
-    keep_schema(estimator, Schema(5, 3, None, F8))
-    assert Requirements.by(estimator) == Requirements("Fitted", 3, None, F8)
 
 
 # Results

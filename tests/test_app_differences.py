@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import MultinomialNB
 
@@ -199,12 +198,6 @@ class TestOnDask:
             for at, block in enumerate(blocks)
         ]
 
-    @pytest.mark.parametrize("use", [use for use in FITS if use != "MiniBatches"])
-    def test_fit_of_locations_with_other_columns(self, client: Any, use: str) -> None:
-        x, message = frames_that_differ("another order")
-        with pytest.raises(InvalidArgumentError, match=message):
-            FITS[use](self.futures(client, x))
-
     @pytest.mark.parametrize("use", METHODS)
     def test_predictions_at_locations_with_other_columns(self, client: Any, use: str) -> None:
         x, message = frames_that_differ("another order")
@@ -353,14 +346,6 @@ def test_masked_weights(use: str) -> None:
     WEIGHTED[use](X, Y, [np.ma.masked_array(weights) for weights in WEIGHTS])
 
 
-@pytest.mark.parametrize("name", ["X", "y", "sample_weight"])
-def test_masked_blocks_of_partial_fit(name: str) -> None:
-    members: dict[str, Any] = {"X": list(X), "y": list(Y), "sample_weight": list(WEIGHTS)}
-    members[name][1] = masked(members[name][1])
-    with pytest.raises(InvalidArgumentError, match=rf"block \(1,.* of {name}: masked"):
-        partial_fit(SGDClassifier(), **members, classes=[0, 1])
-
-
 @pytest.mark.parametrize("in_order", [False, True])
 def test_labels_of_several_kinds_of_partial_fit(in_order: bool) -> None:
     y = [*Y[:-1], Y[-1].astype(str)]
@@ -419,10 +404,3 @@ def test_partial_fit_of_numbers_in_another_byte_order() -> None:
     swapped = list(map(big_endian, frames))
     found = partial_fit(SGDClassifier(random_state=0), swapped, Y, classes=[0, 1]).coef_
     np.testing.assert_array_equal(found, expected)
-
-
-def test_sparse_blocks_for_a_cascade_of_dense_points() -> None:
-    sparse = [X[0], scipy.sparse.csr_array(X[1]), X[2]]
-    for use in ("CascadeSVM.predict", "decision_function", "CascadeSVM.score"):
-        with pytest.raises(InvalidArgumentError, match="Sparse data was passed"):
-            METHODS[use](lambda kind: fitted(kind, None), sparse)

@@ -171,19 +171,6 @@ def test_sizes_that_cannot_be_used(nbytes: Any) -> None:
             batches(cut(TABLE), rows=nbytes)
 
 
-@pytest.mark.parametrize(
-    ("blocks", "columns", "named"),
-    [
-        ([TABLE], [9], "unknown"),
-        ([TABLE], [0, 0], "repeated"),
-        ([[1, 2]], [0], "no columns"),
-    ],
-)
-def test_blocks_that_cannot_be_used(blocks: Any, columns: Any, named: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=named):
-        list(partition_of(blocks).batches(columns=columns))
-
-
 @pytest.mark.parametrize("columns", [None, [1, 0]])
 @pytest.mark.parametrize("nbytes", ["auto", 100])
 def test_blocks_of_different_kinds_are_not_joined(columns: Any, nbytes: Any) -> None:

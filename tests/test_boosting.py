@@ -184,38 +184,6 @@ def test_a_large_column_in_memory_is_sent_in_several_messages(client: Client) ->
     assert found == label.sum()
 
 
-@pytest.mark.parametrize("names", [("label", "weight", "base_margin"), ("label", "qid")])
-def test_same_as_xgboost_puts_together(
-    client: Client, collections: dict[str, Any], names: tuple[str, ...]
-) -> None:
-    xgboost = pytest.importorskip("xgboost")
-    theirs = pytest.importorskip("xgboost.dask")
-    from xgboost.dask.data import _get_worker_parts
-
-    others = {name: collections[name] for name in names}
-    matrix = theirs.DaskDMatrix(client, collections["data"], **others)
-    with colocate(collections["data"], **others) as rows:
-        local = gather(rows.map(here))
-    mine = {
-        position: {name: blocks[at] for name, blocks in found.parts.items()}
-        for found in local
-        for at, position in enumerate(found.positions)
-    }
-    seen = []
-    for address, parts in matrix.worker_map.items():
-        # Dask may have put a part at another worker than its blocks; which ones are compared.
-        positions = [matrix.partition_order[part.key] for part in parts]
-        seen += positions
-        expected = _get_worker_parts(client.gather(parts))
-        found = {name: [mine[position][name] for position in positions] for name in expected}
-        assert set(expected) == {"data", *names}, address
-        for name, blocks in expected.items():
-            for theirs_block, my_block in zip(blocks, found[name], strict=True):
-                np.testing.assert_array_equal(theirs_block, my_block)
-    assert sorted(seen) == list(range(len(HEIGHTS)))
-    assert xgboost.__version__
-
-
 def test_same_as_lightgbm_puts_together(
     client: Client, workers: list[str], columns: dict[str, Array], collections: dict[str, Any]
 ) -> None:

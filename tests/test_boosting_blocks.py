@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,14 +85,6 @@ def test_outputs_in_another_order_are_refused(client: Client) -> None:
     label = placed(client, [outputs[0], outputs[1][["high", "low"]]], (0, 1))
     with pytest.raises(InvalidArgumentError, match="blocks of label"):
         train_xgboost({"objective": "reg:squarederror", "nthread": 1}, data, label)
-
-
-@PLACES
-def test_sparse_blocks_beside_dense_ones_are_refused(client: Client, at: Sequence[int]) -> None:
-    x, y = halves(FRAME.to_numpy()), halves(LABELS)
-    data, label = placed(client, [sparse.csr_array(x[0]), x[1]], at), placed(client, y, at)
-    with pytest.raises(InvalidArgumentError, match="some blocks of data are sparse"):
-        train_xgboost(SETTINGS, data, label)
 
 
 @METHODS
@@ -216,17 +207,6 @@ def test_text_and_tables_are_refused(client: Client) -> None:
     tables = [pyarrow.Table.from_pandas(block, preserve_index=False) for block in halves(FRAME)]
     with pytest.raises(InvalidArgumentError, match=r"got Table; convert them with \.to_pandas"):
         train_xgboost(SETTINGS, placed(client, tables, (0, 1)), label)
-
-
-@METHODS
-def test_memory_maps(tmp_path: Path, tree_method: str) -> None:
-    np.save(tmp_path / "x.npy", FRAME.to_numpy())
-    np.save(tmp_path / "y.npy", LABELS)
-    x, y = (np.load(tmp_path / name, mmap_mode="r") for name in ("x.npy", "y.npy"))
-    params = {**SETTINGS, "tree_method": tree_method}
-    trained = train_xgboost(params, halves(x), halves(y))
-    whole = xgboost.DMatrix(FRAME.to_numpy(), LABELS)
-    same_predictions(trained, xgboost.train(params, whole), whole)
 
 
 @METHODS

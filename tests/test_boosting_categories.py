@@ -22,12 +22,9 @@ from tests.boosting_data import (
     FRAME,
     LABELS,
     METHODS,
-    N_ROWS,
     PLACES,
     SETTINGS,
-    few_values,
     halves,
-    in_four,
     in_two,
     placed,
     same_predictions,
@@ -110,6 +107,8 @@ def test_the_booster_knows_the_categories_by_their_value(client: Client) -> None
     assert roc_auc_score(y, scores[0]) > 0.99
     with pytest.raises(InvalidArgumentError, match="xgb_model cannot be continued on categories"):
         train_xgboost(SETTINGS, data, label, enable_categorical=True, xgb_model=booster)
+    with pytest.raises(ValueError, match="enable_categorical"):
+        train_xgboost(SETTINGS, data, label)
 
 
 @METHODS
@@ -150,37 +149,3 @@ def test_colocated_blocks_have_the_categories_of_all_locations(client: Client) -
     for block, mine in zip(here, blocks, strict=True):
         assert block["d"].cat.categories.tolist() == ["a", "b", "c"]
         assert block["d"].tolist() == mine["d"].tolist()
-
-
-@METHODS
-def test_blocks_whose_categories_differ(client: Client, tree_method: str) -> None:
-    x, y = few_values()
-    kinds = np.array(list("hgfedcbalkji"))
-    # Each block has the categories that occur in it, in an order of its own.
-    x[:150, 3] %= 5
-    frame = pd.DataFrame(x, columns=list("abcd"))
-    y = np.isin(x[:, 3], [1, 4, 8]).astype(np.int64)
-    blocks = []
-    for first in range(0, N_ROWS, 150):
-        block = frame.iloc[first : first + 150]
-        names = kinds[block["d"].to_numpy().astype(int)]
-        order = pd.unique(names) if first else sorted(set(names), reverse=True)
-        blocks.append(block.assign(d=pd.Categorical(names, categories=order)))
-    params = {**SETTINGS, "tree_method": tree_method}
-    data = placed(client, blocks, (0, 1, 0, 1))
-    (labels,) = in_four(client, y)
-    trained = train_xgboost(params, data, labels, enable_categorical=True, evaluate=True)
-    united = pd.concat(block.assign(d=block["d"].astype(str)) for block in blocks)
-    united["d"] = pd.Categorical(united["d"], categories=trained_order(blocks))
-    whole = xgboost.DMatrix(united, y, enable_categorical=True)
-    theirs = xgboost.train(params, whole)
-    same_predictions(trained, theirs, whole)
-    assert roc_auc_score(y, trained.booster.predict(whole)) > 0.99
-    with pytest.raises(ValueError, match="enable_categorical"):
-        train_xgboost(params, data, labels)
-
-
-def trained_order(blocks: Sequence[Any]) -> list[str]:
-    """The categories of blocks at two workers in turn, in the order in which they come."""
-    several = [block["d"].cat.categories for block in (*blocks[::2], *blocks[1::2])]
-    return list(dict.fromkeys(value for one in several for value in one))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from sklearn.svm import SVC
 
 from spliter import split
 from tests.csvm_suite import CascadeSVMTests, cascading, dataset
-from tests.dask_backend.placing import ShuffledCollections, shuffled, shuffled_array
+from tests.dask_backend.placing import ShuffledCollections, shuffled
 from tests.engine_cases import CASCADE_SVM, one_case_of
 from tests.histogram_suite import cut
 from tests.kmeans_data import heights
@@ -56,10 +55,3 @@ def test_unknown_chunk_sizes() -> None:
     ours = cascading().fit(x, labels)
     mine = X[X[:, 0] < 1]
     np.testing.assert_array_equal(ours.support_vectors_, mine[ours.support_])
-
-
-def test_pickled_without_the_cluster() -> None:
-    X, X_test, y, _ = dataset("iris")
-    ours = cascading().fit(shuffled_array(X, [50, 55]), shuffled_array(y, [50, 55]))
-    again = pickle.loads(pickle.dumps(ours))
-    np.testing.assert_array_equal(again.predict(X_test), ours.predict(X_test))

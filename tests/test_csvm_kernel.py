@@ -17,7 +17,6 @@ from sklearn.svm import SVC
 from spliter import split
 from spliter_apps.svm import margins
 from spliter_apps.svm.balance import (
-    margin_error,
     missing_counts,
     quotas,
     replacement_counts,
@@ -308,10 +307,6 @@ def test_a_sample_has_all_classes_and_stands_in_by_weight() -> None:
     assert others.weights is not None
     weights = np.bincount(others.labels, others.weights, minlength=10)
     np.testing.assert_allclose(weights, mass)
-
-
-def test_doubt_shrinks_with_the_number_of_items() -> None:
-    assert [margin_error(n) for n in (0, 2_500, 62_500)] == [0.5, 0.5, 0.1]
 
 
 @pytest.mark.parametrize("n_partitions", [2, 4])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,15 +38,6 @@ class TestListsOfBlocks(CascadeSVMTests):
 
 
 # In memory
-
-
-def test_a_small_array_is_svc_itself() -> None:
-    X, X_test, y, _ = dataset("digits")
-    ours, theirs = CascadeSVM().fit(X, y), SVC().fit(X, y)
-    np.testing.assert_array_equal(ours.support_, theirs.support_)
-    np.testing.assert_array_equal(ours.dual_coef_, theirs.dual_coef_)
-    np.testing.assert_array_equal(ours.predict(X_test), theirs.predict(X_test))
-    assert (ours.n_iter_, ours.converged_) == (1, True)
 
 
 def test_a_long_array_is_trained_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,13 +104,6 @@ def test_a_kernel_of_ones_own_stopped_early_has_not_converged(cascade: bool) -> 
         ours = CascadeSVM(kernel=rbf, svc_max_iter=2, cascade=cascade).fit(parts)
     assert any("increase it, or scale" in str(each.message) for each in caught)
     assert not ours.converged_
-
-
-def test_pickled() -> None:
-    X, X_test, y, _ = dataset("iris")
-    ours = CascadeSVM().fit(cut(X, [50, len(X) - 50]), cut(y, [50, len(y) - 50]))
-    again = pickle.loads(pickle.dumps(ours))
-    np.testing.assert_array_equal(again.predict(X_test), ours.predict(X_test))
 
 
 def test_kernel_of_ones_own() -> None:

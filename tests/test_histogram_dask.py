@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,11 +13,10 @@ pytest.importorskip("distributed")
 
 import dask
 import dask.array as da
-import dask.bag as db
 import dask.dataframe as dd
 from distributed import Client
 
-from spliter import BackendNotUsableError, InvalidArgumentError, LazyCollectionError, split
+from spliter import InvalidArgumentError, LazyCollectionError, split
 from spliter_apps import histogramdd
 from tests.dask_workers import workers_of
 from tests.engine_cases import HISTOGRAM, one_case_of
@@ -48,18 +46,6 @@ class TestDask(HistogramTests):
 
     def frames(self, frame: Any, rows: Sequence[int]) -> Any:
         return dd.from_map(same, cut(frame, rows)).persist()
-
-
-def test_list_of_futures(client: Client) -> None:
-    sample = points()
-    futures = client.scatter(cut(sample, [30, 0, 60]))
-    assert_same(histogramdd(futures, 3), np.histogramdd(sample, 3))
-
-
-def test_list_of_delayed() -> None:
-    sample = points()
-    blocks = dask.persist(*(dask.delayed(same)(block) for block in cut(sample, [30, 60])))
-    assert_same(histogramdd(list(blocks), 3), np.histogramdd(sample, 3))
 
 
 def test_unknown_chunk_sizes() -> None:
@@ -99,14 +85,6 @@ def test_what_columns_have_moved_is_told(client: Client) -> None:
         assert (parts.moved.blocks, parts.moved.nbytes) == (3, sample[:, 1:].nbytes)
 
 
-def test_rows_do_not_move() -> None:
-    x = da.from_array(points(), chunks=(7, 3)).persist()
-    with split(x) as parts:
-        assert len(parts.locations) == 2
-        histogramdd(parts, 3)
-        assert parts.moved.blocks == 0
-
-
 def test_lazy_sample() -> None:
     x = da.from_array(points(), chunks=(30, 3))
     with pytest.raises(LazyCollectionError, match="persist"):
@@ -121,34 +99,3 @@ def test_masked_blocks() -> None:
     x = da.ma.masked_equal(da.from_array(points(), chunks=(30, 3)), 2).persist()
     with pytest.raises(InvalidArgumentError, match="filled"):
         histogramdd(x, 3)
-
-
-def test_sparse_blocks() -> None:
-    import sparse
-
-    x = da.from_array(np.eye(4), chunks=(2, 4)).map_blocks(sparse.COO.from_numpy).persist()
-    with pytest.raises(InvalidArgumentError, match="dense"):
-        histogramdd(x, 3)
-
-
-def test_bag_of_rows() -> None:
-    bag = db.from_sequence([[1.0, 2.0], [3.0, 4.0]], npartitions=2).persist()
-    with pytest.raises(InvalidArgumentError, match="got a list"):
-        histogramdd(bag, 3)
-
-
-def test_event_loops_are_not_blocked(client: Client) -> None:
-    sample = points()
-    address = client.scheduler_info()["address"]
-
-    async def program() -> Any:
-        async with Client(address, asynchronous=True) as mine:
-            x = await mine.persist(da.from_array(sample, chunks=(30, 3)))
-            with pytest.raises(BackendNotUsableError, match="to_thread"):
-                histogramdd(x, 3)
-            parts = await asyncio.to_thread(split, x)
-            with pytest.raises(InvalidArgumentError, match="to_thread"):
-                histogramdd(parts, 3)
-            return await asyncio.to_thread(histogramdd, x, 3)
-
-    assert_same(asyncio.run(program()), np.histogramdd(sample, 3))

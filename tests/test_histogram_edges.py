@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from spliter import InvalidArgumentError, SplIterError
 from spliter_apps.histogram.edges import (
     Extent,
-    check_edges,
     columns_without_range,
     finish,
     resolve_edges,
@@ -97,25 +96,6 @@ def test_data_that_are_not_finite_need_a_range(bad: float) -> None:
     assert len(resolve_edges([2, [0, 1]], None, 2, low, high)) == 2
 
 
-@pytest.mark.parametrize(
-    ("bins", "range_", "columns"),
-    [
-        (10, None, (0, 1)),
-        (10, [None, (0, 1)], (0,)),
-        ([3, [0, 1]], None, (0,)),
-        ([[0, 1], [0, 1]], None, ()),
-        (3, [(0, 1)] * 2, ()),
-    ],
-)
-def test_columns_without_range(bins: Any, range_: Any, columns: tuple[int, ...]) -> None:
-    assert columns_without_range(bins, range_, 2) == columns
-
-
-def test_given_edges_are_checked_and_kept() -> None:
-    edges = np.array([0, 1, 1, 5], np.int16)
-    assert check_edges(edges, 0) is edges
-
-
 @given(
     rows=st.integers(0, 3000),
     ndim=st.integers(1, 4),
@@ -165,12 +145,6 @@ def test_density_is_that_of_numpy(
         theirs = np.histogramdd(sample, bins=list(edges), density=True)[0]
         ours = finish(counted(sample, edges), edges, density=True)
     np.testing.assert_array_equal(ours, theirs)
-
-
-def test_counts_are_returned_as_they_are() -> None:
-    counts = np.ones(3)
-    assert finish(counts, (np.arange(4.0),), density=False) is counts
-    np.testing.assert_array_equal(counts, 1)
 
 
 def test_density_of_nothing_warns_as_numpy_does() -> None:

@@ -253,12 +253,6 @@ def test_weights_that_do_not_add_up() -> None:
     np.testing.assert_array_equal(counted(sample, edges, weights), expected(sample, edges, weights))
 
 
-def test_nothing_added_and_blocks_without_rows() -> None:
-    edges = resolve_edges((2, 3), [(0, 1)] * 2, 2)
-    assert count_points([], edges).tolist() == [[0.0] * 3] * 2
-    assert counted(np.empty((0, 2)), edges, cuts=[0, 0]).tolist() == [[0.0] * 3] * 2
-
-
 def test_views_with_any_strides() -> None:
     base = np.random.default_rng(2).random((60, 8))
     edges = resolve_edges(4, [(0, 1)] * 3, 3)
@@ -330,23 +324,3 @@ def test_tiles_are_filled_across_blocks(block_rows: int, monkeypatch: pytest.Mon
     counted(sample, edges, cuts=range(block_rows, 1000, block_rows), tile_rows=128)
     assert sum(binned) == 1000
     assert len(binned) <= 9 and max(binned) <= 128
-
-
-def test_values_away_from_edges_are_not_compared_with_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    compared: list[int] = []
-    compare = _Accumulator._compare
-
-    def counting(self: _Accumulator, axis: Any, column: Array, bins: Any) -> Any:
-        compared.append(len(column))
-        return compare(self, axis, column, bins)
-
-    monkeypatch.setattr(_Accumulator, "_compare", counting)
-    sample = np.random.default_rng(7).uniform(0.001, 0.999, (10_000, 3))
-    edges = resolve_edges(10, [(0, 1)] * 3, 3)
-    np.testing.assert_array_equal(counted(sample, edges), expected(sample, edges))
-    assert compared == []
-    sample[5000, 1] = 0.5
-    np.testing.assert_array_equal(counted(sample, edges, tile_rows=1000), expected(sample, edges))
-    assert compared == [1000]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +10,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pytest
-import scipy.sparse
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +20,6 @@ from spliter import AlignmentError, InvalidArgumentError, UnsupportedCollectionE
 from spliter_apps import histogramdd
 from tests.engine_cases import HISTOGRAM, one_case_of
 from tests.histogram_suite import HistogramTests, assert_same, cut, points
-from tests.programs import listing5
 
 Array = npt.NDArray[Any]
 
@@ -73,15 +69,6 @@ def test_random_grids(
     assert_same(found, np.histogramdd(sample, nbins, limits, weights=weights))
 
 
-def test_every_block_is_a_kind_of_its_own() -> None:
-    sample = points()
-    blocks = cut(sample, [30, 30, 30])
-    blocks[1] = np.asfortranarray(blocks[1].astype(np.float32))
-    blocks[2] = pd.DataFrame(blocks[2].astype(np.int8))
-    limits = [(0, 8)] * 3
-    assert_same(histogramdd(blocks, 4, limits), np.histogramdd(sample, 4, limits))
-
-
 # --- arrays in memory and files --------------------------------------------------------------
 
 
@@ -96,20 +83,6 @@ def test_an_array_in_memory_is_cut(rows: int, monkeypatch: pytest.MonkeyPatch) -
     assert_same(
         histogramdd(columns, 3, weights=weights), np.histogramdd(sample, 3, weights=weights)
     )
-
-
-def test_an_array_without_rows() -> None:
-    empty = np.empty((0, 2))
-    assert_same(histogramdd(empty, 3), np.histogramdd(empty, 3))
-
-
-def test_a_memory_map(tmp_path: Path) -> None:
-    sample = points()
-    np.save(tmp_path / "points.npy", sample)
-    mapped = np.load(tmp_path / "points.npy", mmap_mode="r")
-    assert_same(histogramdd(mapped, 3), np.histogramdd(sample, 3))
-    weights = np.arange(90)
-    assert_same(histogramdd(mapped, 3, weights=weights), np.histogramdd(sample, 3, weights=weights))
 
 
 def test_a_zarr_array(tmp_path: Path) -> None:
@@ -180,11 +153,6 @@ def test_not_a_collection() -> None:
         histogramdd("points")
 
 
-def test_sparse_blocks() -> None:
-    with pytest.raises(InvalidArgumentError, match="dense"):
-        histogramdd([scipy.sparse.csr_matrix((4, 2))], 3)
-
-
 def test_masked_blocks() -> None:
     block = np.ma.masked_equal(np.array([[0.0, 1.0], [2.0, 3.0]]), 2)
     with pytest.raises(InvalidArgumentError, match="filled") as caught:
@@ -209,28 +177,3 @@ def test_a_list_of_columns_is_not_taken_for_columns() -> None:
 
 
 # --- the paper's program ---------------------------------------------------------------------
-
-
-def test_listing_5_uses_three_functions_of_ours() -> None:
-    tree = ast.parse(Path(listing5.__file__).read_text(encoding="utf-8"))
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-    ours = {
-        alias.name
-        for node in imports
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("spliter")
-        for alias in node.names
-    }
-    # Partition only for the annotation.
-    assert ours == {"Partition", "reduce", "split", "task"}
-    others = {
-        node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports
-    }
-    assert others == {
-        "__future__",
-        "collections.abc",
-        "numpy",
-        "numpy.typing",
-        "operator",
-        "spliter",
-        "typing",
-    }

@@ -21,10 +21,9 @@ from distributed import Client, futures_of, wait
 from spliter import InvalidArgumentError, split
 from spliter_apps.kmeans import KMeans
 from tests.dask_backend.conftest import start as start_cluster
-from tests.dask_backend.placing import ShuffledCollections, shuffled
+from tests.dask_backend.placing import ShuffledCollections
 from tests.dask_backend.programs import kill
 from tests.engine_cases import KMEANS, one_case_of
-from tests.histogram_suite import cut
 from tests.kmeans_data import dataset, heights
 from tests.kmeans_suite import KMeansTests
 
@@ -41,19 +40,6 @@ Array = npt.NDArray[Any]
 @one_case_of(*KMEANS)
 class TestDask(ShuffledCollections, KMeansTests):
     """Arrays, each chunk of which is at a worker drawn at random."""
-
-
-def test_list_of_futures() -> None:
-    points = dataset("digits")
-    weights = np.random.default_rng(0).random(len(points))
-    rows = heights(len(points), 200)
-    found = KMeans(10, random_state=0).fit(
-        shuffled(cut(points, rows)), sample_weight=shuffled(cut(weights, rows))
-    )
-    expected = KMeans(10, random_state=0).fit(points, sample_weight=weights)
-    assert found.inertia_ == pytest.approx(expected.inertia_)
-    assert found.n_iter_ == expected.n_iter_
-    np.testing.assert_array_equal(found.labels_.compute(), expected.labels_)
 
 
 def test_unknown_chunk_sizes() -> None:

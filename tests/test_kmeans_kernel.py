@@ -135,28 +135,6 @@ def test_the_kernel_of_scikit_learn_is_used_if_it_does_what_is_expected(
     assert kernel.scikit_learn_kernel.__wrapped__() is None
 
 
-@given(case=cases(), seed=st.integers(0, 100))
-def test_any_cut_gives_the_same(
-    case: tuple[Array, Array | None, Array, list[int]], seed: int
-) -> None:
-    points, weights, centers, heights = case
-    whole = [points if weights is None else (points, weights)]
-    blocks = cut(points, weights, heights)
-    np.random.default_rng(seed).shuffle(heights)
-    others = cut(points, weights, heights)
-    for one, other in zip(
-        (partial_sums(whole, centers), assign(whole, centers)),
-        (
-            partial_sums(blocks[:2], centers) + partial_sums(blocks[2:], centers),
-            assign(others, centers),
-        ),
-        strict=True,
-    ):
-        for name in ("sums", "weights", "labels", "inertia"):
-            if hasattr(one, name):
-                np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=1e-9)
-
-
 @pytest.mark.parametrize("n_clusters", [3, 16, 17, 60])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
 @pytest.mark.parametrize("order", ["C", "F"])

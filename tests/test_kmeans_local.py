@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,14 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 import zarr
-from sklearn.base import clone
 from threadpoolctl import (
     threadpool_info,
     threadpool_limits,
 )
 
-from spliter import InvalidArgumentError, UnsupportedCollectionError, split
+from spliter import InvalidArgumentError, split
 from spliter_apps._data import BLOCK_ROWS
 from spliter_apps.kmeans import KMeans
-from spliter_apps.kmeans.points import BlockReader, Points
-from spliter_apps.kmeans.seeding import NO_ROWS, Seeder, find
 from tests.histogram_suite import cut
 from tests.kmeans_data import dataset, heights, start
 from tests.kmeans_suite import KMeansTests
@@ -43,15 +39,6 @@ class TestListsOfBlocks(KMeansTests):
 
     def heights(self, collection: Any) -> list[int]:
         return [len(block) for block in collection]
-
-
-def test_values_of_a_dask_array_without_a_cluster() -> None:
-    points = dataset("iris")
-    rows = tuple(heights(150, 7))
-    x = da.from_array(points, chunks=(rows, (4,))).persist(scheduler="synchronous")
-    found = KMeans(3, random_state=0).fit(x)
-    expected = KMeans(3, random_state=0).fit(points)
-    np.testing.assert_allclose(found.cluster_centers_, expected.cluster_centers_)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -76,26 +63,6 @@ def test_an_array_is_cut_into_pieces() -> None:
     found = KMeans(3, init=init, max_iter=3).fit(points)
     expected = KMeans(3, init=init, max_iter=3).fit([points])
     np.testing.assert_array_equal(found.labels_, expected.labels_[0])
-
-
-def test_the_input_is_left_alone() -> None:
-    points = dataset("iris").copy()
-    init = start(points, 3)
-    before = points.copy(), init.copy()
-    points.flags.writeable = init.flags.writeable = False
-    KMeans(3, init=init).fit(points)
-    KMeans(3, random_state=0).fit(cut(points, [70, 80]))
-    np.testing.assert_array_equal(points, before[0])
-    np.testing.assert_array_equal(init, before[1])
-
-
-def test_sparse_and_dense_blocks_together() -> None:
-    points = dataset("digits")
-    blocks: list[Any] = cut(points, [600, 600, 597])
-    blocks[1] = scipy.sparse.csr_array(blocks[1])
-    found = KMeans(8, random_state=0, max_iter=3).fit(blocks)
-    expected = KMeans(8, random_state=0, max_iter=3).fit(points)
-    assert found.inertia_ == pytest.approx(expected.inertia_)
 
 
 def test_empty_clusters_of_sparse_points() -> None:
@@ -125,15 +92,6 @@ def test_the_results_are_the_same_every_time() -> None:
     assert fits[0].inertia_ == fits[1].inertia_
 
 
-def test_pickle_and_clone() -> None:
-    points = dataset("iris")
-    kmeans = KMeans(3, random_state=0, materialize=False).fit(cut(points, [70, 80]))
-    again = pickle.loads(pickle.dumps(kmeans))
-    np.testing.assert_array_equal(again.predict(points), kmeans.predict(points))
-    np.testing.assert_array_equal(again.labels_[0], kmeans.labels_[0])
-    assert clone(kmeans).get_params() == kmeans.get_params()
-
-
 def blas_threads() -> set[int]:
     return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
 
@@ -152,53 +110,6 @@ def test_the_threads_of_blas_come_back() -> None:
         KMeans(2, init=init, n_init=1).fit(dataset("iris"))
         assert seen == [{1}] * 3
         assert blas_threads() == {2}
-
-
-def test_points_without_weight_are_no_candidates() -> None:
-    points = np.random.default_rng(0).normal(size=(900, 2))
-    weights = np.ones(900)
-    points[1::3] += 1e3
-    weights[1::3] = 0.0
-    with split(cut(points, [400, 500]), cut(weights, [400, 500])) as parts:
-        seeder = Seeder(Points.inspect(parts), 8, np.random.RandomState(0))
-        drawn = []
-
-        def sampled(seed: int, number: int) -> Array:
-            drawn.append(Seeder._sample_points(seeder, seed, number))
-            return drawn[-1]
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(seeder, "_sample_points", sampled)
-            seeder.parallel()
-    assert len(drawn) == 5
-    assert np.concatenate(drawn).max() < 10
-    # About two for each centre and round.
-    assert 50 < len(np.concatenate(drawn)) < 120
-
-
-def test_drawing_converts_only_the_blocks_that_points_are_drawn_from() -> None:
-    converted = []
-    block_of = BlockReader.block
-
-    def counting(self: BlockReader, block: Any) -> Any:
-        converted.append(block)
-        return block_of(self, block)
-
-    blocks = [np.full((3, 2), number, np.int16) for number in range(5)]
-    (partition,) = split(blocks, partitions_per_location=1)
-    reader = BlockReader(np.dtype(np.float64), weighted=False, origin=np.zeros(2))
-    wanted = (np.array([3, 1]), np.array([1.5, 2.5]), "left", NO_ROWS)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BlockReader, "block", counting)
-        found = partition.submit(find, reader, None, np.empty((0, 2)), *wanted).result()
-    assert found.points.tolist() == [[3, 3], [1, 1]]
-    assert found.rows.tolist() == [10, 5]
-    assert len(converted) == 2
-
-
-def test_names_of_the_distances() -> None:
-    kmeans = KMeans(3, random_state=0).fit(cut(dataset("iris"), [70, 80]))
-    assert kmeans.get_feature_names_out().tolist() == ["kmeans0", "kmeans1", "kmeans2"]
 
 
 # --- what is refused -------------------------------------------------------------------------
@@ -231,16 +142,6 @@ def test_several_starts_from_given_centres() -> None:
         KMeans(3, init=start(points, 3), n_init=4).fit(points)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_arrays_that_are_not_finite(bad: float) -> None:
-    points = dataset("iris").copy()
-    kmeans = KMeans(3, random_state=0).fit(points)
-    points[7, 1] = bad
-    for use in (KMeans(3).fit, kmeans.predict, kmeans.transform, kmeans.score):
-        with pytest.raises(ValueError, match=r"NaN|infinity"):
-            use(points)
-
-
 @pytest.mark.parametrize("weights", [np.ones(149), -np.ones(150), np.ones((150, 1)), ["a"] * 150])
 def test_weights_of_an_array_that_cannot_be_used(weights: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="sample_weight"):
@@ -260,11 +161,6 @@ def test_a_split_of_three_collections() -> None:
         pytest.raises(InvalidArgumentError, match=r"split\(X, sample_weight\)"),
     ):
         KMeans(3).fit(parts)
-
-
-def test_not_a_collection() -> None:
-    with pytest.raises((ValueError, UnsupportedCollectionError)):
-        KMeans(3).fit("points")
 
 
 def test_first_centres_are_dealt_out_in_a_bounded_number_of_passes(

@@ -18,7 +18,6 @@ import sparse
 import zarr
 
 from spliter import (
-    AlignmentError,
     InvalidArgumentError,
     LazyCollectionError,
     Partition,
@@ -115,11 +114,6 @@ def test_an_element_that_is_no_block_is_named(wrong: Any) -> None:
 def test_pieces_of_other_collections_are_no_blocks() -> None:
     with pytest.raises(UnsupportedCollectionError, match=r"element 1 .* Array"):
         split([np.ones(2), da.ones(2)])
-
-
-def test_misaligned_collections_are_refused() -> None:
-    with pytest.raises(AlignmentError, match=r"block 1 .* 2 rows .* 3"):
-        split([np.ones(1), np.ones(2)], [[1], [1, 2, 3]])
 
 
 def test_collections_of_different_kinds_go_together(tmp_path: Path) -> None:
@@ -259,14 +253,6 @@ def test_zarr_group_is_refused() -> None:
 def persisted(*collections: Any) -> Any:
     found = dask.persist(*collections, scheduler="sync")
     return found if len(found) > 1 else found[0]
-
-
-def test_dask_arrays_of_values() -> None:
-    array = da.from_array(index_encoded_array((5, 4)), chunks=(2, 3))
-    parts = split(persisted(array))
-    assert parts.grid.chunks == ((2, 2, 1), (3, 1))
-    for index, block in zip(np.ndindex(3, 2), blocks_of(parts), strict=True):
-        np.testing.assert_array_equal(block, index_encoded_block(index, parts.grid.chunks))
 
 
 def test_sizes_that_dask_does_not_know_are_looked_up() -> None:

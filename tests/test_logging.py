@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import logging
 from typing import Any
 
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 
 from spliter import split
-from spliter.backend import LOGGER, log_event
+from spliter.backend import log_event
 from tests.conftest import RunPython
 from tests.fake_engine import fake_split
 
@@ -94,36 +92,6 @@ def test_engines_have_loggers_of_their_own(told: Told) -> None:
     log_event("retry", "at %(location)s", engine="dask", location="A")
     assert (told.last.name, told.last.getMessage()) == ("spliter.dask", "at A")
     assert told.last.funcName == "test_engines_have_loggers_of_their_own"
-
-
-def test_a_field_cannot_take_the_place_of_the_record_s_own(told: Told) -> None:
-    with pytest.raises(KeyError, match="name"):
-        log_event("split", "", name="mine")
-
-
-def test_records_can_be_written_as_json() -> None:
-    """The formatter of the documentation."""
-    plain = set(vars(logging.makeLogRecord({})))
-
-    class AsJson(logging.Formatter):
-        def format(self, record: logging.LogRecord) -> str:
-            fields = {key: value for key, value in vars(record).items() if key not in plain}
-            return json.dumps({"said": record.getMessage(), **fields})
-
-    stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(AsJson())
-    LOGGER.addHandler(handler)
-    level = LOGGER.level
-    LOGGER.setLevel(logging.INFO)
-    try:
-        split([np.zeros(3)] * 4, materialize=True)
-    finally:
-        LOGGER.removeHandler(handler)
-        LOGGER.setLevel(level)
-    first, second = map(json.loads, stream.getvalue().splitlines())
-    assert (first["event"], first["blocks"], first["nbytes"]) == ("split", 4, 96)
-    assert (second["event"], second["reason"]) == ("materialization", "requested")
 
 
 SILENT = """

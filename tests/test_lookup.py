@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import gc
 import math
-import pickle
 import threading
 import time
 import weakref
@@ -18,13 +16,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from spliter import InvalidArgumentError, PartitionNotLocalError, SplitClosedError, split
+from spliter import InvalidArgumentError, SplitClosedError, split
 from spliter._reading.lookup import MAX_REQUESTS, Lookup, LookupAhead
 from spliter._reading.pace import MAX_DEPTH
 from spliter._reading.read_ahead import (
     WINDOW_NBYTES,
-    Fetches,
-    ReadAhead,
     _abandoned,
     wait_for_abandoned,
     window_of,
@@ -219,27 +215,6 @@ def test_fast_sources_take_no_thread() -> None:
     assert ran == {threading.get_ident()}
 
 
-def test_blocks_are_read_ahead_too() -> None:
-    reads: list[int] = []
-    memory = [True]
-
-    def read(number: int) -> Any:
-        time.sleep(0.003)
-        reads.append(number)
-        return np.arange(number)
-
-    fetches = Fetches(read, [8] * 12, 4, "both", lambda: memory[0])
-    blocks = ReadAhead(fetches, "both")
-    ahead = LookupAhead(blocks, Lookup(Squares(), _itself, None), [8] * 12, 2, "elsewhere")
-    assert ahead._window is blocks._window
-    assert [len(records) for _, records in ahead] == list(range(12))
-    assert sorted(reads) == list(range(12))
-    memory[0] = False
-    ahead = LookupAhead(ReadAhead(fetches), Lookup(Squares(), _itself, None), [8] * 12, 2, "both")
-    next(ahead)
-    assert not ahead._begun
-
-
 def test_no_reference_to_a_used_block_is_kept() -> None:
     made = (np.arange(3) + number for number in range(8))
     ahead = LookupAhead(made, Lookup(Squares(delay=0.003), _itself, None), [24] * 8, 2)
@@ -382,14 +357,6 @@ def test_a_request_that_raises_stop_iteration_does_not_end_the_loop() -> None:
         list(local_partition([[1]]).lookup(Ones(), ends))
 
 
-def test_splits_that_were_closed() -> None:
-    parts = split([[1]] * 3, partitions_per_location=1)
-    part = parts[0]
-    parts.close()
-    with pytest.raises(SplitClosedError):
-        part.lookup(Ones(), _itself)
-
-
 @pytest.mark.parametrize("prefetch", ["auto", 3])
 def test_splits_that_are_closed_during_a_lookup(prefetch: Any) -> None:
     source = Squares(1, delay=0.003)
@@ -418,15 +385,6 @@ def test_splits_that_are_closed_during_a_lookup(prefetch: Any) -> None:
     assert (window.nbytes, window.loops, source.running, len(_abandoned)) == (0, 0, 0, 0)
 
 
-def test_use_in_an_event_loop() -> None:
-    part = split([[2, 2], [-1, 3]], partitions_per_location=1)[0].at_location()
-
-    async def look_up() -> list[Any]:
-        return list(part.lookup(Squares(delay=0.002), _itself, prefetch=2))
-
-    assert asyncio.run(look_up()) == [([2, 2], [4, 4]), ([-1, 3], [None, 9])]
-
-
 def test_metrics_show_the_depth_of_a_lookup() -> None:
     for prefetch, depth in ((3, 3), (False, 0)):
         with split([[number] for number in range(12)], partitions_per_location=1) as parts:
@@ -435,13 +393,6 @@ def test_metrics_show_the_depth_of_a_lookup() -> None:
             )
             assert len(found.result()) == 12
             assert [(one.read_ahead, one.unused_reads) for one in parts.metrics()] == [(depth, 0)]
-
-
-def test_partitions_without_their_blocks() -> None:
-    part = local_partition([[1]])
-    pickled = pickle.dumps(part).replace(part.source.store.token.encode(), b"0" * 32)
-    with pytest.raises(PartitionNotLocalError):
-        list(pickle.loads(pickled).lookup(Ones(), _itself))
 
 
 def test_blocks_without_keys_do_not_count_as_fast() -> None:

@@ -76,11 +76,6 @@ def test_auto_where_there_is_nothing_to_put_together() -> None:
     assert str(decided([0, 0])) == "not materialized (no rows)"
 
 
-def test_said_in_words() -> None:
-    wide = decided([480] * 2, nbytes=76_800)
-    assert str(wide) == "materialized from pass 2 on (about 480 rows per block)"
-
-
 @pytest.mark.parametrize("value", ["yes", None, 1.5, "Auto", [], "True"])
 def test_other_values_are_refused(value: Any) -> None:
     with pytest.raises(InvalidArgumentError, match='True, False or "auto"'):
@@ -132,13 +127,6 @@ def test_partitions_planned_later_are_seen_alike() -> None:
     assert [future.result() for future in parts.map(number_of_blocks)] == [1, 1]
 
 
-def test_repr_in_text_and_notebook() -> None:
-    parts = split([np.zeros(2)] * 4, partitions_per_location=1, materialize="auto")
-    assert repr(parts).endswith("64 bytes, materialized (about 2 rows per block)>")
-    assert "materialized (about 2 rows per block)" in parts._repr_html_()
-    assert "materialized" not in split([np.zeros(2)])._repr_html_()
-
-
 def test_freed_with_the_split() -> None:
     kept: list[Any] = []
 
@@ -175,12 +163,6 @@ def test_cut_by_blocks() -> None:
     for wrong in (4, 6):
         with pytest.raises(InvalidArgumentError, match=f"each of 5 rows, got {wrong}"):
             partition.cut(np.arange(wrong))
-
-
-def test_map_blocks_checks_the_rows() -> None:
-    parts = split([np.zeros(3), np.zeros(2)], partitions_per_location=1)
-    with pytest.raises(InvalidArgumentError, match=r"1 rows for block \(0,\) of 3 rows"):
-        parts.map_blocks(lambda block: block[:1], dtype=float)
 
 
 def test_map_blocks_infers_what_the_function_returns() -> None:

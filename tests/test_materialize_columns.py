@@ -149,15 +149,6 @@ def test_aligned_collections_keep_all_their_columns() -> None:
     assert numbers == list(range(ROWS))
 
 
-def test_frames_are_aligned_by_label() -> None:
-    blocks = [pd.DataFrame({"a": [1], "b": [2]}), pd.DataFrame({"b": [3], "a": [4]})]
-    same(materialized(blocks, columns=["b"]), materialized(blocks)[["b"]])
-    for labels in (["a", "c"], ["a", "b", "b"], ["a"]):
-        other = pd.DataFrame([range(len(labels))], columns=labels)
-        with pytest.raises(InvalidArgumentError, match="a block has columns"):
-            materialized([*blocks, other], columns=["b"])
-
-
 def test_no_fields() -> None:
     found = split(cut(RECORDS)).take([0, 3], columns=[])
     assert found.dtype == np.dtype([]) and len(found) == 2

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spliter import Location, Partition, Schedule, Split, SplitClosedError, gather, split
+from spliter import Location, Partition, Schedule, Split, gather, split
 from spliter._planning.grid import BlockIndexes
 from spliter._planning.passes import Pass
 from spliter._reading.measured import MeasuredBlocks
@@ -249,12 +249,6 @@ def test_hint_after_a_real_pass_of_a_function_that_holds_the_lock() -> None:
     assert parts.map_reduce(count, operator.eq).result()
     assert len({one.location for one in parts.metrics()}) == 1
     assert "interpreter lock" in str(parts.metrics().hint)
-
-
-def test_a_closed_split(four: Split) -> None:
-    four.close()
-    with pytest.raises(SplitClosedError):
-        four.metrics()
 
 
 def test_counters_whose_names_are_taken() -> None:

@@ -13,18 +13,16 @@ import pytest
 pytest.importorskip("distributed")
 
 import dask.array as da
-from dask.sizeof import sizeof
 from distributed import Client
 
 from spliter import InvalidArgumentError, split
 from spliter_apps.neighbors import KNeighborsClassifier, NearestNeighbors, forest
 from tests.counting import settle
 from tests.dask_backend.conftest import start
-from tests.dask_backend.placing import ShuffledCollections, shuffled
+from tests.dask_backend.placing import ShuffledCollections
 from tests.dask_backend.programs import kill
 from tests.engine_cases import NEIGHBORS, one_case_of
 from tests.histogram_suite import cut
-from tests.kmeans_data import heights
 from tests.neighbors_data import by_distance_and_number, dataset, lattice
 from tests.neighbors_suite import NeighborsTests
 
@@ -41,16 +39,6 @@ Array = npt.NDArray[Any]
 @one_case_of(*NEIGHBORS)
 class TestDask(ShuffledCollections, NeighborsTests):
     """Arrays, each chunk of which is at a worker drawn at random."""
-
-
-def test_list_of_futures() -> None:
-    points, labels = dataset("digits")
-    rows = heights(len(points), 200)
-    x, t = shuffled(cut(points, rows)), shuffled(cut(labels, rows))
-    ours = KNeighborsClassifier(3).fit(x, t)
-    here = KNeighborsClassifier(3).fit(points, labels)
-    np.testing.assert_array_equal(ours.predict(x).compute(), here.predict(points))
-    assert ours.score(x, t) == pytest.approx(here.score(points, labels))
 
 
 def test_unknown_chunk_sizes() -> None:
@@ -134,14 +122,6 @@ def test_a_query_takes_a_task_per_tree_and_batch(
     assert sorted(submitted) == sorted([*per_place * 2, "_like_first_block"])
 
 
-def test_the_scheduler_knows_how_large_trees_are(client: Client) -> None:
-    points = lattice(20_000, 8)
-    search = NearestNeighbors().fit(da.from_array(points, chunks=(500, 8)).persist())
-    trees = client.gather(list(search._forest.trees))
-    for tree in trees:
-        assert tree.points.nbytes < sizeof(tree) < 2 * tree.points.nbytes
-
-
 def test_many_trees() -> None:
     points, queries = lattice(), lattice(20, seed=1)
     x = da.from_array(points, chunks=(20, 2)).persist()
@@ -180,19 +160,6 @@ def test_event_loops_are_not_blocked(client: Client) -> None:
 
     found = asyncio.run(program())
     np.testing.assert_array_equal(found[1], by_distance_and_number(lattice(), lattice(3), 5)[1])
-
-
-def test_a_task_that_fails_says_why() -> None:
-    search = NearestNeighbors(metric=broken).fit(
-        da.from_array(lattice(), chunks=(100, 2)).persist()
-    )
-    with pytest.raises(ArithmeticError, match="no distance"):
-        search.kneighbors(lattice(3))
-
-
-def broken(left: Array, right: Array) -> float:
-    """A metric that does not work."""
-    raise ArithmeticError("no distance")
 
 
 @pytest.mark.thorough

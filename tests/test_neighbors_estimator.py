@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from spliter_apps.neighbors import (
@@ -19,7 +15,6 @@ from spliter_apps.neighbors import (
     RadiusNeighborsClassifier,
     RadiusNeighborsRegressor,
 )
-from tests.neighbors_data import dataset
 
 pytestmark = pytest.mark.thorough
 
@@ -61,30 +56,3 @@ def test_parameters_are_those_of_scikit_learn(estimator: Any) -> None:
     theirs = getattr(sklearn.neighbors, type(estimator).__name__)()
     assert estimator.get_params() == theirs.get_params()
     assert clone(estimator).get_params() == estimator.get_params()
-
-
-def test_in_a_pipeline_and_a_search() -> None:
-    points, labels = dataset("breast cancer")
-    pipeline = make_pipeline(StandardScaler(), KNeighborsClassifier())
-    search = GridSearchCV(pipeline, {"kneighborsclassifier__n_neighbors": [1, 5]}, cv=3)
-    search.fit(points, labels)
-    assert search.best_params_ == {"kneighborsclassifier__n_neighbors": 5}
-    assert search.best_score_ > 0.95
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_values_that_are_no_numbers(bad: float) -> None:
-    points, labels = dataset("iris")
-    wrong = points.copy()
-    wrong[3, 1] = bad
-    for estimator in (NearestNeighbors(), KNeighborsClassifier(), KNeighborsRegressor()):
-        with pytest.raises(ValueError, match=r"NaN|infinity"):
-            estimator.fit(wrong, labels)
-        estimator.fit(points, labels)
-        with pytest.raises(ValueError, match=r"NaN|infinity"):
-            estimator.kneighbors(wrong)
-    targets = labels.astype(np.float64)
-    targets[3] = bad
-    for predictor in (KNeighborsClassifier(), KNeighborsRegressor()):
-        with pytest.raises(ValueError, match=r"NaN|infinity"):
-            predictor.fit(points, targets)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,13 +66,6 @@ def test_queries_in_batches(per_task: int, monkeypatch: pytest.MonkeyPatch) -> N
     assert search.kneighbors_graph(queries).shape == (50, 300)
     own = search.kneighbors(n_neighbors=299)[1]
     np.testing.assert_array_equal(np.sort(own)[3], np.delete(np.arange(300), 3))
-
-
-def test_points_in_memory_are_not_copied() -> None:
-    points = dataset("iris")[0]
-    for algorithm in ("kd_tree", "ball_tree", "brute"):
-        (tree,) = NearestNeighbors(algorithm=algorithm).fit(points)._forest.trees
-        assert tree.points is points
 
 
 def test_the_only_block_is_not_copied() -> None:
@@ -221,24 +213,6 @@ def test_float32_values_give_what_scikit_learn_gives() -> None:
     assert ours.predict(points).dtype == theirs.predict(points).dtype
     (block,) = ours.predict([points])
     assert block.dtype == np.float32
-
-
-def test_unpickled_in_the_order_of_the_rows() -> None:
-    # The trees are not in the order of the rows: places take turns.
-    points = lattice(40)
-    search = NearestNeighbors(algorithm="kd_tree").fit(cut(points, [10, 10, 10, 10]))
-    forest = search._forest.gathered()
-    (tree,) = forest.trees
-    halves = [tree_of(tree, np.flatnonzero(np.arange(40) // 10 % 2 == half)) for half in (1, 0)]
-    there: NearestNeighbors = pickle.loads(pickle.dumps(search))
-    there._forest = type(forest)(forest.search, tuple(halves))
-    np.testing.assert_array_equal(there.kneighbors()[1], np.concatenate(search.kneighbors()[1]))
-
-
-def tree_of(tree: Any, rows: Array) -> Any:
-    from spliter_apps.neighbors.kernel import build_tree
-
-    return build_tree(tree.points[rows], tree.items[rows], tree.search)
 
 
 def test_a_dask_array_without_a_cluster_goes_with_lists_of_blocks() -> None:

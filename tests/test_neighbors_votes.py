@@ -11,7 +11,7 @@ import sklearn.metrics
 import sklearn.neighbors
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.metrics import r2_score
 
 from spliter import InvalidArgumentError
 from spliter_apps.neighbors import kernel, precomputed
@@ -21,10 +21,7 @@ from spliter_apps.neighbors.radius import within
 from spliter_apps.neighbors.tree import CACHE_NBYTES, query_nearest
 from spliter_apps.neighbors.votes import (
     ErrorSums,
-    averages,
-    hits,
     neighbour_weights,
-    probabilities,
     winners,
 )
 
@@ -74,28 +71,9 @@ def candidates(distances: Any, targets: Any) -> Candidates:
     return Candidates(distances, np.zeros(distances.shape, dtype=np.int64), np.asarray(targets))
 
 
-def test_votes() -> None:
-    found = candidates([[1.0, 2.0, 4.0], [0.0, 0.0, 1.0]], [["b", "a", "a"], ["b", "b", "a"]])
-    classes = [np.array(["a", "b"])]
-    (even,) = probabilities(found, classes, None)
-    np.testing.assert_allclose(even, [[2 / 3, 1 / 3], [1 / 3, 2 / 3]])
-    (by_distance,) = probabilities(found, classes, "distance")
-    np.testing.assert_allclose(by_distance, [[3 / 7, 4 / 7], [0.0, 1.0]])
-    assert winners(found, classes, "uniform", True)[0].tolist() == ["a", "b"]
-    assert winners(found, classes, "distance", True)[0].tolist() == ["b", "b"]
-
-
 def test_of_as_many_votes_the_first_class_wins() -> None:
     found = candidates([[1, 1]], [[5, 3]])
     assert winners(found, [np.array([3, 5])], None, True)[0].tolist() == [3]
-
-
-def test_averages() -> None:
-    found = candidates([[1, 2], [0, 1]], [[3.0, 6.0], [5.0, 100.0]])
-    np.testing.assert_allclose(averages(found, "uniform")[0], [4.5, 52.5])
-    np.testing.assert_allclose(averages(found, "distance")[0], [4.0, 5.0])
-    both = candidates([[1, 2]], [[[3.0, 1.0], [6.0, 4.0]]])
-    np.testing.assert_allclose(averages(both, "distance")[0], [[4, 2]])
 
 
 def test_weights_of_neighbours_at_the_query_itself() -> None:
@@ -131,14 +109,6 @@ def test_scores_of_parts_add_up(
         together = together.merged(spread)
     expected = r2_score(truth, predicted, sample_weight=weight)
     assert together.r2() == pytest.approx(expected, rel=1e-6)
-
-
-def test_hits() -> None:
-    truth, predicted = np.array([[1, 2], [3, 4], [5, 6]]), np.array([[1, 2], [3, 0], [5, 6]])
-    weight = np.array([1.0, 2.0, 4.0])
-    np.testing.assert_array_equal(hits(truth, predicted, weight), [5, 7])
-    right, counted = hits(truth[:, 0], predicted[:, 1], None)
-    assert right / counted == accuracy_score(truth[:, 0], predicted[:, 1])
 
 
 def test_order_of_queries_does_not_matter() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -144,20 +143,8 @@ def test_without_tqdm_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch)
     assert issubclass(PackageMissingError, ImportError)
 
 
-@pytest.fixture(scope="module")
-def dask_client() -> Iterator[Any]:
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
-
-
 @pytest.mark.backend("dask")
-def test_dask_futures(dask_client: Any) -> None:
+def test_dask_futures(client: Any) -> None:
     import dask.array as da
 
     parts = split(da.ones(100, chunks=5).persist())
@@ -171,7 +158,7 @@ def test_dask_futures(dask_client: Any) -> None:
 
 
 @pytest.mark.backend("dask")
-def test_dask_bar(dask_client: Any) -> None:
+def test_dask_bar(client: Any) -> None:
     pytest.importorskip("tqdm")
     import dask.array as da
 
@@ -181,7 +168,7 @@ def test_dask_bar(dask_client: Any) -> None:
 
 
 @pytest.mark.backend("dask")
-def test_dask_keys_name_the_user_s_function(dask_client: Any) -> None:
+def test_dask_keys_name_the_user_s_function(client: Any) -> None:
     import dask.array as da
     from dask.utils import key_split
 
@@ -195,17 +182,8 @@ def test_dask_keys_name_the_user_s_function(dask_client: Any) -> None:
         futures = [compute_partition(part) for part in parts]
         assert {key_split(future.key) for future in futures} == {"compute_partition"}
         gather(futures)  # by now the scheduler has heard of them, and it still holds them
-        groups = dask_client.run_on_scheduler(
-            lambda dask_scheduler: set(dask_scheduler.task_prefixes)
-        )
+        groups = client.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.task_prefixes))
         assert "compute_partition" in groups
-
-
-@pytest.mark.backend("dataclay")
-def test_dataclay_futures_are_waited_for_alike() -> None:
-    from spliter_backends.dataclay.client.future import DataClayFuture
-
-    assert issubclass(DataClayFuture, Future)
 
 
 ON_A_TERMINAL = """

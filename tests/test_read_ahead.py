@@ -24,7 +24,7 @@ from hypothesis import given, settings
 
 from spliter import BlockGrid, InvalidArgumentError, Location, Partition, split
 from spliter._planning.grid import BlockIndexes
-from spliter._reading.pace import FOLLOWING, MAX_DEPTH, next_depth
+from spliter._reading.pace import FOLLOWING, MAX_DEPTH
 from spliter._reading.read_ahead import (
     MAX_THREADS,
     WINDOW_NBYTES,
@@ -150,31 +150,10 @@ def test_no_reference_to_a_used_block_is_kept() -> None:
         assert used() is None
 
 
-@pytest.mark.parametrize("prefetch", ["auto", 1, 3])
-def test_blocks_are_read_before_they_are_requested(prefetch: Any) -> None:
-    store = Store([0.002] * 24)
-    for number, _ in enumerate(ReadAhead(Fetches(store.read, [24] * 24, prefetch))):
-        assert number == 23 or store.was_read[number + 1].wait(10)
-
-
 def test_reads_of_blocks_in_memory_do_not_decide() -> None:
     store = Store([0, 0.002] * 12)
     for number, _ in enumerate(ReadAhead(Fetches(store.read, [0, 24] * 12))):
         assert number in (0, 1, 23) or store.was_read[number + 1].wait(10)
-
-
-def test_a_loop_starts_with_the_depth_of_the_last_one() -> None:
-    store = Store([0.01] * 20)
-    list(ReadAhead(Fetches(store.read, [24] * 20, location="again")))
-    depth = window_of("again").depth
-    assert depth > 1
-    ahead = ReadAhead(Fetches(store.read, [24] * 20, location="again"))
-    first = ahead._pace.depth
-    next(ahead)
-    assert (first, len(ahead._begun) >= min(depth, 2)) == (depth, True)
-    ahead.close()
-    elsewhere = ReadAhead(Fetches(store.read, [24] * 20, location="first time"))
-    assert elsewhere._pace.depth == 0
 
 
 def test_threads_have_the_context_of_the_loop() -> None:
@@ -222,22 +201,6 @@ def test_loops_share_the_window_fairly() -> None:
     assert [window.take(20, held) for held in (0, 20, 40)] == [True, True, False]
     assert [window.take(20, held) for held in (0, 20)] == [True, True]
     assert not window.take(30, 0)
-
-
-@given(
-    depth=st.integers(0, 64),
-    waited=st.floats(0, 10),
-    fastest=st.floats(0, 10),
-    worked=st.floats(0, 10),
-)
-def test_depth_is_bounded(depth: int, waited: float, fastest: float, worked: float) -> None:
-    assert 0 <= next_depth(depth, waited, fastest, worked) <= max(MAX_DEPTH, depth)
-
-
-def test_blocks_in_memory_are_not_wrapped() -> None:
-    with split([np.arange(3)] * 4, partitions_per_location=1, prefetch=4) as parts:
-        kind = parts[0].submit(lambda part: type(iter(part)._blocks)).result()
-    assert kind is not ReadAhead
 
 
 @pytest.mark.parametrize("value", [-1, 0, True, 2.0, "fast", None])

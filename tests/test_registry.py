@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from spliter import (
     backends,
     split,
 )
-from spliter.backend import executor_of_future, load, locator_for
+from spliter.backend import executor_of_future
 from tests.conftest import RunPython
 
 THIRD_PARTY = '''
@@ -379,9 +378,3 @@ def test_what_is_no_collection_is_refused_by_name(value: object, says: str) -> N
 def test_futures_of_no_known_engine_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="not a future of a known engine"):
         executor_of_future(object())
-
-
-def test_backends_are_loaded_once() -> None:
-    assert load("local") is load("local")
-    assert locator_for([np.ones(2)], None) is load("local").locator
-    assert "spliter_backends.local.locator" in sys.modules

@@ -65,14 +65,6 @@ def test_table_has_the_numbers_of_each_location() -> None:
     assert seen.cells == ["1", "■ A", "1", "3", "24 B", "2", "■ B", "1", "2", "16 B"]
 
 
-def test_addresses_and_sizes_keep_to_a_line() -> None:
-    markup = spread(5, "tcp://127.0.0.1:1", "tcp://127.0.0.1:2")._repr_html_()
-    cells = re.findall(r"<td([^>]*)>([^<]*(?:<span.*?/span>)?[^<]*)</td>", markup)
-    kept = [style for style, text in cells if " " in text]
-    assert len(kept) == 4
-    assert all("white-space:nowrap" in style for style in kept)
-
-
 def test_imbalance_is_largest_over_mean() -> None:
     parts, _, _ = fake_split([[0]] * 4, [["A"], ["A"], ["A"], ["B"]])
     assert "largest location over the mean: 1.50 in bytes, 1.50 in blocks" in parts._repr_html_()
@@ -94,11 +86,6 @@ def spread_over(*counts: int) -> Split:
     return fake_split([[0]] * len(names), [[name] for name in names])[0]
 
 
-def test_one_of_a_kind_is_singular() -> None:
-    (one,) = [spread_over(1)]
-    assert repr(one) == "<Split: 1 partition at 1 location, 1 block, 8 bytes>"
-
-
 def test_blocks_of_unknown_size_are_said_to_be_that() -> None:
     parts, blocks, _ = fake_split([[0]] * 2, [["A"], ["B"]])
     placement = blocks.locate()
@@ -107,15 +94,6 @@ def test_blocks_of_unknown_size_are_said_to_be_that() -> None:
     shown = Split(blocks, parts._executor, None)._repr_html_()
     assert "sizes not known" in shown
     assert "not known in bytes, 1.00 in blocks" in shown
-
-
-def test_sizes_from_the_smallest_to_the_largest() -> None:
-    parts, blocks, _ = fake_split([[0]] * 2, [["A"], ["B"]])
-    placement = blocks.locate()
-    placement.nbytes[:] = 1024, 4096
-    blocks.locate = lambda: placement  # type: ignore[method-assign]
-    shown = Split(blocks, parts._executor, None)._repr_html_()
-    assert "2 blocks (1.0 KiB to 4.0 KiB each), 5.0 KiB, 2 partitions" in shown
 
 
 def test_grid_of_several_axes_is_drawn_as_a_grid() -> None:
@@ -208,50 +186,6 @@ def test_html_is_bounded(name: str, locations: int) -> None:
         parts = spread(nblocks, *(name.format(i) for i in range(locations)))
         assert len(parts._repr_html_().encode()) < BOUND
         assert len(parts[0]._repr_html_().encode()) < BOUND
-
-
-def test_map_of_a_million_blocks_is_bounded() -> None:
-    owner = np.random.default_rng(0).integers(0, 1000, 1_000_000)
-    names = {i: "<>&\"'" * 40 + str(i) for i in range(1000)}
-    assert len(block_map(owner, (1_000_000,), names).encode()) < 80_000
-    assert len(block_map(owner, (1000, 10, 100), names).encode()) < 80_000
-
-
-def luminance(fill: str) -> float:
-    """Relative luminance of a colour, as WCAG 2.2 defines it."""
-    channels = np.array([int(fill[at : at + 2], 16) for at in (1, 3, 5)]) / 255
-    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-    return float(linear @ [0.2126, 0.7152, 0.0722])
-
-
-def contrast(one: float, other: float) -> float:
-    return (max(one, other) + 0.05) / (min(one, other) + 0.05)
-
-
-def test_numbers_are_legible_on_their_squares() -> None:
-    drawn = block_map(np.arange(8), (8,), dict(enumerate("ABCDEFGH")))
-    fills = {
-        float(at): fill
-        for fill, path in re.findall(r'<path fill="([^"]+)" d="([^"]+)"/>', drawn)
-        for at in re.findall(r"M(\d+)", path)
-    }
-    inks = re.findall(r'<g fill="(#\w+)" [^>]*>(.*?)</g>', drawn)
-    seen = 0
-    for ink, texts in inks:
-        for x in re.findall(r'<text x="(\d+)"', texts):
-            fill = fills[float(x) - 8]
-            assert contrast(luminance(fill), 0.0 if ink == "#000" else 1.0) > 4.5, fill
-            seen += 1
-    assert seen == 8
-
-
-@pytest.mark.parametrize("number", range(8))
-def test_squares_stand_out_from_light_and_dark_pages(number: int) -> None:
-    brightness = luminance(colour(number))
-    dark_page = luminance("#111111")
-    assert contrast(brightness, dark_page) > 3
-    # Yellow is pale on white, whatever the palette: its number says the rest.
-    assert contrast(brightness, 1.0) > (1.2 if number == 3 else 2)
 
 
 def test_the_local_backend_shows_its_blocks() -> None:

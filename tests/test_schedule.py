@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spliter import InvalidArgumentError, Schedule, gather, split
+from spliter import InvalidArgumentError, Schedule, split
 from spliter._planning.schedule import ALIASES, FORMULAS, cut_in_proportion
 
 PUBLISHED = {
@@ -105,14 +105,6 @@ def test_weights_take_the_place_of_bytes() -> None:
     costs = [sum(weights[index[0]] for index in part.get_indexes()) for part in parts]
     assert costs == sorted(costs, reverse=True)
     assert parts[0].get_indexes()[0] == (0,)
-
-
-@pytest.mark.parametrize("kind", [*FORMULAS, *ALIASES])
-def test_a_sum_over_scheduled_partitions(kind: str) -> None:
-    parts = split([np.arange(4.0) + i for i in range(50)], schedule=kind)
-    assert sum(gather(parts.map(lambda part: sum(b.sum() for b in part)))) == 4 * 1225 + 50 * 6
-    sizes = [part.nbytes for part in parts]
-    assert sizes == sorted(sizes, reverse=True)
 
 
 def test_repr_names_schedule_and_order() -> None:

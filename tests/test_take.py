@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 
-from spliter import BlockGrid, InvalidArgumentError, ItemIndexError, SplitClosedError, split
+from spliter import BlockGrid, InvalidArgumentError, ItemIndexError, split
 from spliter._planning.take import plan_rows
 from spliter.backend import take_rows
 from tests.fake_engine import fake_split
@@ -232,11 +232,4 @@ def test_blocks_in_several_columns() -> None:
     grid = BlockGrid.from_chunks([(1, 1), (1, 1)])
     parts, _, _ = fake_split([np.ones((1, 1))] * 4, ["A"] * 4, grid)
     with pytest.raises(InvalidArgumentError, match="rechunk"):
-        parts.take([0])
-
-
-def test_closed() -> None:
-    with split(cut(TABLE)) as parts:
-        pass
-    with pytest.raises(SplitClosedError):
         parts.take([0])

@@ -18,7 +18,6 @@ from spliter import (
     InvalidArgumentError,
     Partition,
     SplitClosedError,
-    gather,
     reduce,
     split,
     task,
@@ -44,41 +43,6 @@ def test_task_submits_itself_to_the_partition_location() -> None:
     futures = [total(partition, plus=1) for partition in parts]
     assert [future.result() for future in futures] == [2, 15]
     assert [(call.fn, call.location) for call in executor.calls] == [(total, "A"), (total, "B")]
-
-
-def test_task_finds_the_partition_among_keywords() -> None:
-    parts, _, executor = fake_split(VALUES, "AAAA")
-    assert total(partition=parts[0]).result() == 15
-    assert executor.calls[0].location == "A"
-
-
-def test_task_without_a_tied_partition_is_a_plain_call() -> None:
-    parts, _, executor = fake_split(VALUES, "AAAA")
-    assert total(parts[0].at_location()) == 15
-    assert total([[1, 2]], 3) == 6
-    assert executor.calls == []
-
-
-def test_task_with_partitions_of_two_locations_is_refused_by_name() -> None:
-    parts, _, executor = fake_split(VALUES, "ABAB")
-
-    @task
-    def both(first: Partition, second: Partition) -> None:
-        raise AssertionError("must not run")
-
-    with pytest.raises(InvalidArgumentError, match=r"\['A', 'B'\]"):
-        both(*parts)
-    assert executor.calls == []
-
-
-def test_task_with_two_partitions_of_one_location() -> None:
-    parts, _, _ = fake_split(VALUES, "AAAA", partitions_per_location=2)
-
-    @task
-    def both(first: Partition, second: Partition) -> int:
-        return total(first) + total(second)  # type: ignore[no-any-return]
-
-    assert both(*parts).result() == 15
 
 
 def test_task_on_a_closed_split_is_refused_whichever_partition_it_is() -> None:
@@ -141,12 +105,6 @@ def test_reduce_takes_results_that_are_nowhere_in_particular() -> None:
     assert reduced("A-A-")[1] == [("A", 2), (None, 3)]
 
 
-def test_reduce_of_one_future_is_that_future() -> None:
-    executor = FakeExecutor()
-    (future,) = finished(executor, "A")
-    assert reduce(operator.add, [future]) is future
-
-
 @given(
     st.text("ABC-", min_size=1, max_size=30),
     st.none() | st.integers(2, 7),
@@ -160,26 +118,9 @@ def test_reduce_uses_every_result_once(where: str, arity: int | None) -> None:
     assert all(inputs <= arity for _, inputs in tasks if arity)
 
 
-def test_reduce_takes_any_iterable() -> None:
-    executor = FakeExecutor()
-    assert reduce(operator.add, iter(finished(executor, "AB"))).result(timeout=30) == 1
-
-
 def test_reduce_of_nothing_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="at least one future"):
         reduce(operator.add, [])
-
-
-@pytest.mark.parametrize("arity", [1, 0, -5])
-def test_bad_arity_is_refused(arity: int) -> None:
-    with pytest.raises(InvalidArgumentError, match="arity must be"):
-        reduce(operator.add, finished(FakeExecutor(), "AB"), arity=arity)
-
-
-@pytest.mark.parametrize("values", [[1, 2], ["a"], [None], [[1], [2]]])
-def test_reduce_of_values_is_refused(values: list[Any]) -> None:
-    with pytest.raises(InvalidArgumentError, match="not a future of a known engine"):
-        reduce(operator.add, values)
 
 
 async def _coroutine(partition: Partition) -> None:
@@ -215,22 +156,3 @@ def test_only_plain_functions_are_tasks(fn: Any) -> None:
 
 
 # gather
-
-
-def test_gather_in_order() -> None:
-    parts = split([np.full(1, value) for value in range(6)], partitions_per_location=3)
-    assert gather(parts.map(lambda part: int(sum(block.sum() for block in part)))) == [1, 5, 9]
-    assert gather([]) == []
-
-
-def test_gather_raises_what_the_task_raised() -> None:
-    def fail(partition: Partition) -> None:
-        raise KeyError("mine")
-
-    with pytest.raises(KeyError, match="mine"):
-        gather(split([np.ones(1)]).map(fail))
-
-
-def test_gather_refuses_what_is_no_future() -> None:
-    with pytest.raises(InvalidArgumentError, match="not a future"):
-        gather([3])

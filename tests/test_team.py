@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spliter import Partition, Schedule, SplitClosedError, gather, reduce, split
+from spliter import Partition, Schedule, gather, reduce, split
 from spliter._planning.schedule import FORMULAS
 from spliter._reading.read_ahead import Fetches
 from spliter._running.team import Queues, Team, WorkQueues
@@ -253,13 +253,6 @@ def test_an_error_of_combine_is_the_tasks_own() -> None:
     with pytest.raises(OverflowError, match="too many"):
         parts.map_reduce(len, combine).result()
     assert gather(parts.map(len)) == [1] * 4
-
-
-def test_a_closed_split() -> None:
-    parts = split([ONE] * 4, schedule="SS")
-    parts.close()
-    with pytest.raises(SplitClosedError):
-        parts.map_reduce(len, operator.add)
 
 
 def test_teams_use_idle_threads_of_the_teams_before() -> None:

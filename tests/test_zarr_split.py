@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
+import os
 import shutil
 import time
 from collections import Counter
@@ -126,16 +127,8 @@ def test_passes_read_the_same_chunks_at_the_same_worker(
         by_chunk.setdefault(key, set()).add(process)
     assert len(by_chunk) == 20
     assert all(len(processes) == 1 for processes in by_chunk.values())
-    assert len(set.union(*by_chunk.values())) == 2
-
-
-def test_tasks_read_and_the_client_does_not(client: Client, tmp_path: Path, log: Path) -> None:
-    import os
-
-    array = counted(tmp_path / "a", log, np.arange(40), chunks=(2,))
-    with split(on_workers(array, client)) as parts:
-        gather(parts.map(total))
-    assert str(os.getpid()) not in {process for _, process in lines(log)}
+    readers = set.union(*by_chunk.values())
+    assert len(readers) == 2 and str(os.getpid()) not in readers
 
 
 def test_materialized_partitions_are_read_once_for_all_passes(
