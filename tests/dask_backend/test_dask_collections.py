@@ -47,18 +47,6 @@ def gathered(client: Client, parts: spliter.Split) -> dict[tuple[int, ...], Any]
 # --- kinds of collections ---
 
 
-def test_array_with_blocks_along_two_axes(client: Client) -> None:
-    data = np.arange(60).reshape(10, 6)
-    x = da.from_array(data, chunks=((4, 3, 3), (2, 4))).persist()
-    parts = split(x)
-    assert parts.grid.chunks == x.chunks
-    assert parts.nbytes == data.nbytes
-    found = gathered(client, parts)
-    assert set(found) == {(i, j) for i in range(3) for j in range(2)}
-    for index, block in found.items():
-        np.testing.assert_array_equal(block, x.blocks[index].compute())
-
-
 def test_dataframe(client: Client) -> None:
     frame = pd.DataFrame({"a": range(100), "b": 1.5})
     x = dd.from_pandas(frame, npartitions=7).persist()
@@ -75,12 +63,6 @@ def test_series_and_derived_dataframe(client: Client) -> None:
     x = dd.from_pandas(pd.DataFrame({"a": range(100)}), npartitions=5)
     series = (x["a"] + 1).persist()
     assert sum(future.result() for future in split(series).map(programs.total)) == 5050
-
-
-def test_bag(client: Client) -> None:
-    bag = db.from_sequence(range(50), npartitions=5).persist()
-    found = gathered(client, split(bag))
-    assert sorted(item for block in found.values() for item in block) == list(range(50))
 
 
 def rows_of(partition: Partition) -> list[int]:
@@ -160,13 +142,6 @@ def test_unknown_chunk_sizes(client: Client) -> None:
     assert parts.grid.extent == (45,)
     for rows, values in client.gather(parts.map(numbers)):
         np.testing.assert_array_equal(kept[rows], values)
-
-
-def test_blocks_of_no_rows(client: Client) -> None:
-    x = da.from_array(np.arange(10), chunks=((0, 4, 0, 6, 0),)).persist()
-    parts = split(x)
-    assert parts.nblocks == 5
-    assert sum(client.gather(parts.map(total))) == 45
 
 
 # --- states a collection can be in ---

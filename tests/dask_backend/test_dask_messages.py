@@ -210,18 +210,6 @@ def test_futures_work_with_the_tools_of_dask_at_once(client: Client, parts: spli
     assert sum(client.gather([total(part) for part in parts])) == expected(16)
 
 
-def test_on_the_event_loop_of_the_program(client: Client) -> None:
-    address = client.scheduler_info()["address"]
-
-    async def main() -> int:
-        async with Client(address, asynchronous=True, set_as_default=False) as own:
-            x = own.map(np.arange, range(1, 5))
-            parts = await asyncio.to_thread(split, x)
-            return sum(await own.gather([total(part) for part in parts]))
-
-    assert asyncio.run(main()) == 10
-
-
 def test_tasks_keep_their_places(parts: spliter.Split) -> None:
     first = parts.map(programs.where)
     pairs = zip(parts, first, strict=True)

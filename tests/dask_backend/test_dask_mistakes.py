@@ -10,7 +10,6 @@ from typing import Any
 
 import dask
 import dask.array as da
-import dask.bag as db
 import numpy as np
 import pytest
 from dask.tokenize import tokenize
@@ -42,13 +41,6 @@ def test_an_array_in_memory_next_to_a_dask_array(client: Client) -> None:
     assert advice == "from_array(y, chunks={0: x.chunks[0]}).persist()"
     labels = da.from_array(y, chunks={0: x.chunks[0]}).persist()
     assert sum(gather(split(x, labels).map(len))) == 3
-
-
-def test_a_task_called_with_a_collection(client: Client) -> None:
-    x = da.ones((6, 2), chunks=(2, 2))
-    for given in (x, x.persist(), x.to_dask_dataframe(columns=["a", "b"]), db.range(4, 2)):
-        with pytest.raises(InvalidArgumentError, match=r"\[total\(partition\) for .* split\(x\)"):
-            total(given)
 
 
 def test_functions_of_dask(client: Client) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import operator
-import threading
 import time
 import traceback
 from typing import Any
@@ -19,11 +18,9 @@ from distributed import Client, get_client, wait, worker_client
 from spliter import (
     AlignmentError,
     BackendNotUsableError,
-    InvalidArgumentError,
     Partition,
     PartitionNotLocalError,
     SplitClosedError,
-    TaskNotSerializableError,
     gather,
     reduce,
     split,
@@ -31,7 +28,7 @@ from spliter import (
 )
 from spliter_backends.dask.executor import MAX_INLINE_BLOCKS, executor_for_client
 from tests.dask_backend import programs
-from tests.dask_backend.programs import expected, received, spread, total
+from tests.dask_backend.programs import expected, spread, total
 from tests.dask_workers import workers_of
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
@@ -40,41 +37,12 @@ pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 # --- order, numbers, sizes ---
 
 
-def test_order_inside_partitions_is_collection_order(client: Client) -> None:
-    parts = split(spread(client, 40, tag="order"))
-    for part in parts:
-        assert part.get_indexes() == sorted(part.get_indexes())
-    firsts = [part.get_indexes()[0] for part in parts]
-    assert firsts == sorted(firsts)
-
-
 def test_one_partition_per_thread_and_location(start_cluster: Any) -> None:
     client = start_cluster(n_workers=2, threads_per_worker=3)
     parts = split(spread(client, 24))
     assert len(parts) == 6
     assert len(parts.locations) == 2
     assert len(split(spread(client, 24), partitions_per_location=1)) == 2
-
-
-def test_nothing_moves(client: Client) -> None:
-    x = da.arange(10_000, chunks=100).persist()
-    wait(x)
-    before = received(client)
-    parts = split(x)
-    passes = [parts.map(total) for _ in range(3)]
-    wait(passes)
-    assert received(client) == before
-    assert parts.moved.blocks == 0
-    # Results go to the client through the scheduler, which counts as sending.
-    for futures in passes:
-        assert sum(client.gather(futures)) == 49_995_000
-    assert [count for count, _ in received(client).values()] == [
-        count for count, _ in before.values()
-    ]
-    # Positive control: the counters do count.
-    x.rechunk(1000).persist()
-    wait(x.rechunk(700).persist())
-    assert received(client) != before
 
 
 def test_managed_memory_is_not_counted_twice(client: Client) -> None:
@@ -98,26 +66,6 @@ def dot(partition: Partition) -> float:
     return sum(float((x.sum(axis=1) * y).sum()) for x, y in partition)
 
 
-def test_aligned_collections_follow_the_first(client: Client) -> None:
-    first, second = workers_of(client)
-    rng = np.random.default_rng(0)
-    data, labels = rng.random((100, 3)), rng.random(100)
-    xs = [client.scatter(data[i : i + 10], workers=[first]) for i in range(0, 100, 10)]
-    ys = [
-        client.scatter(labels[i : i + 10], workers=[second if i < 30 else first])
-        for i in range(0, 100, 10)
-    ]
-    parts = split(xs, ys)
-    assert (parts.moved.aligned_blocks, parts.moved.aligned_nbytes) == (3, 3 * 80)
-    assert set(parts.locations) == {first}
-    before = received(client)[first][0]
-    assert before > 0
-    for _ in range(2):
-        assert sum(client.gather(parts.map(dot))) == pytest.approx(float(data.sum(axis=1) @ labels))
-    assert parts.moved.blocks == 3
-    assert received(client)[first][0] == before
-
-
 def test_an_idle_worker_does_not_steal_copies_of_aligned_blocks(client: Client) -> None:
     first, second = workers_of(client)
     xs = [client.scatter(np.full((10, 3), i), workers=[first]) for i in range(10)]
@@ -128,27 +76,6 @@ def test_an_idle_worker_does_not_steal_copies_of_aligned_blocks(client: Client) 
     assert busy.done()
     client.gather(parts.map(dot))
     assert parts.moved.blocks == parts.moved.aligned_blocks == 10
-
-
-def test_aligned_where_it_already_is_moves_nothing(client: Client) -> None:
-    x, y = [], []
-    for worker in sorted(client.nthreads()) * 5:  # where Dask would put them is up to it
-        x.append(client.submit(np.ones, (10, 3), workers=[worker], pure=False))
-        y.append(client.submit(np.sum, x[-1], axis=1, workers=[worker], pure=False))
-    wait([*x, *y])
-    parts = split(x, y)
-    assert sum(client.gather(parts.map(dot))) == 900.0
-    assert parts.moved.aligned_blocks == 0
-
-
-def test_misaligned_collections(client: Client) -> None:
-    x = da.ones((100, 3), chunks=(10, 3)).persist()
-    with pytest.raises(AlignmentError, match=r"5 blocks .*10 blocks|10 blocks .*5 blocks"):
-        split(da.ones(50, chunks=10).persist(), x)
-    with pytest.raises(AlignmentError, match=r"10 rows .* 20"):
-        split(x, da.ones(100, chunks=((20, 0) + (10,) * 8,)).persist())
-    with pytest.raises(AlignmentError, match="further axes"):
-        split(x, da.ones((100, 4), chunks=(10, 2)).persist())
 
 
 def test_misaligned_collections_of_unknown_sizes(client: Client) -> None:
@@ -188,12 +115,6 @@ def total_in_task_wrongly() -> None:
     """Split inside a task while holding its thread."""
     client = get_client()
     split(client.get_dataset("inside"))
-
-
-def split_handed_to_a_task(x: Any) -> int:
-    """Split an array whose futures came as an argument."""
-    with worker_client() as client:
-        return int(sum(client.gather(split(x).map(programs.total))))
 
 
 @pytest.mark.feature("pool threads")
@@ -241,39 +162,10 @@ def test_error_of_a_task_is_its_own(client: Client) -> None:
     assert parts.moved.blocks == 0
 
 
-def test_unpicklable_function_and_argument(client: Client) -> None:
-    parts = split(da.ones(4, chunks=2).persist())
-    lock = threading.Lock()
-
-    def takes_a_lock(partition: Partition) -> None:
-        with lock:
-            pass
-
-    with pytest.raises(TaskNotSerializableError, match="takes_a_lock"):
-        parts[0].submit(takes_a_lock)
-    with pytest.raises(TaskNotSerializableError, match="argument"):
-        parts[0].submit(programs.weighted, lock)
-    assert sum(client.gather(parts.map(programs.total))) == 4
-
-
-def test_futures_as_arguments(client: Client) -> None:
-    parts = split(da.ones(4, chunks=2).persist())
-    factor = client.submit(operator.add, 1, 2)
-    assert sum(client.gather([programs.weighted(part, factor) for part in parts])) == 12
-    assert sum(client.gather([programs.weighted(part, factor=factor) for part in parts])) == 12
-
-
 def test_keyword_names_that_dask_uses_itself(client: Client) -> None:
     parts = split(da.ones(4, chunks=2).persist())
     options = {"key": 1, "workers": 2, "retries": 3, "pure": 4, "fn": 5, "args": 6}
     assert parts[0].submit(programs.options, **options).result() == options
-
-
-def test_partitions_of_two_locations_in_one_task(client: Client) -> None:
-    parts = split(spread(client, 8, tag="two"))
-    two = [next(part for part in parts if part.location == at) for at in parts.locations]
-    with pytest.raises(InvalidArgumentError, match="one location"):
-        task(programs.options)(*two)
 
 
 def test_closing(start_cluster: Any) -> None:
@@ -370,14 +262,6 @@ def until(condition: Any, seconds: float = 10) -> None:
     while not condition():
         assert time.monotonic() < deadline, "never happened"
         time.sleep(0.05)
-
-
-def test_reprs(client: Client) -> None:
-    parts = split(da.ones(100, chunks=2).persist())
-    assert "50 blocks" in repr(parts)
-    shown = parts._repr_html_()
-    assert all(location in shown for location in parts.locations)
-    assert str(parts[0].location) in repr(parts[0])
 
 
 def test_reduction_is_a_tree_by_location(start_cluster: Any) -> None:

@@ -350,19 +350,6 @@ def test_partition_larger_than_memory_is_iterated(start_cluster: StartCluster) -
 # --- the source goes away ---
 
 
-def test_dropping_the_array_keeps_the_blocks(start_cluster: StartCluster) -> None:
-    client = start_cluster()
-    futures = spread(client, 8)
-    parts = split(futures)
-    last = client.submit(int, pure=False)
-    key = last.key
-    wait(last)
-    del futures, last
-    while client.run_on_scheduler(lambda dask_scheduler: key in dask_scheduler.tasks):
-        time.sleep(0.02)  # releases are in order: that of the array has arrived, too
-    assert sum(client.gather(parts.map(total))) == expected(8)
-
-
 def test_dropping_everything_but_the_reduction(start_cluster: StartCluster) -> None:
     """Array, Split, partitions and partial futures are gone while the tasks run."""
     client = start_cluster()

@@ -131,20 +131,6 @@ def test_same_bits_in_every_run_of_tasks_and_of_teams(four_threads: Client, kind
     assert len(found) == 1
 
 
-def test_an_error_of_combine_is_the_users(four_threads: Client) -> None:
-    def combine(first: int, second: int) -> int:
-        raise OverflowError("too many")
-
-    # At the workers, and between them.
-    for parts in (
-        split(spread(four_threads, 8), schedule="SS"),
-        split(spread(four_threads, 8), partitions_per_location=1),
-    ):
-        with pytest.raises(OverflowError, match="too many"):
-            parts.map_reduce(total, combine).result(timeout=60)
-        assert parts.map_reduce(total, operator.add).result(timeout=60) == expected(8)
-
-
 def test_fewer_threads_while_the_worker_has_other_tasks(start_cluster: StartCluster) -> None:
     client = start_cluster(n_workers=1, threads_per_worker=2)
     parts = split(spread(client, 20), schedule="SS")

@@ -79,12 +79,6 @@ def test_persisted_collections_are_left_as_they_are(client: Client) -> None:
         assert sum(client.gather(parts.map(programs.products))) == sum(n * n for n in range(100))
 
 
-def test_error_of_a_block_is_raised(client: Client) -> None:
-    x = da.arange(100, chunks=10).map_blocks(programs.fail_on_fifty, dtype=int)
-    with pytest.raises(ZeroDivisionError, match="fifty"):
-        split(x, persist=True)
-
-
 def total_of_lazy() -> int:
     """Split a lazy collection inside a task."""
     with worker_client() as client, split(da.arange(100, chunks=10), persist=True) as parts:
