@@ -63,18 +63,6 @@ def test_with_a_collection_of_another_kind() -> None:
     assert all(future.result() for future in same)
 
 
-def test_is_kept_alive_by_its_split() -> None:
-    parts = split(dislib.array(numbers(), (5, 3)))
-    assert sum(f.result() for f in parts.map(lambda p: sum(b.sum() for b in p))) == numbers().sum()
-
-
-def test_materialized() -> None:
-    with split(dislib.array(numbers(), (2, 3)), materialize=True) as parts:
-        for _ in range(2):
-            counts = [future.result() for future in parts.map(lambda part: len(list(part)))]
-            assert counts == [1] * len(parts)
-
-
 def test_estimators() -> None:
     points = np.random.default_rng(0).normal(size=(60, 4)) + np.repeat([[0.0], [9.0]], 30, axis=0)
     array = dislib.array(points, (7, 3))

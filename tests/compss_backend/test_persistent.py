@@ -13,7 +13,6 @@ from spliter import BackendNotUsableError, Partition, split
 from spliter_apps import histogramdd
 from tests.compss_backend.dsarrays import contents
 from tests.histogram_suite import cut, points
-from tests.programs import listing5
 
 pytest.importorskip("dataclay")
 
@@ -114,16 +113,6 @@ def test_blocks_are_copied_once_and_ahead(dataclay: Any) -> None:
             lost = blocks.object_ids[parts[0].indexes.positions[2]]
             found, _, _, error = parts[0].submit(read, lost).result()
             assert (len(found), error) == (2, "no copy")
-
-
-def test_listing5(blocks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def split_on_compss(collection: Any) -> Any:
-        return split(collection, backend="compss")
-
-    monkeypatch.setattr(listing5, "split", split_on_compss)
-    limits = [(0.0, 9.0)] * 3
-    found = listing5.histogram(blocks, 4, limits)
-    np.testing.assert_array_equal(found, np.histogramdd(points(), bins=4, range=limits)[0])
 
 
 def test_application(blocks: Any) -> None:

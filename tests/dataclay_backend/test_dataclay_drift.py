@@ -71,15 +71,6 @@ def test_one_block_of_a_partition_moved(cluster: EmbeddedDataClay, x: DataClayAr
     assert parts.moved.fetched_blocks == 1
 
 
-def test_moved_there_and_back(cluster: EmbeddedDataClay, x: DataClayArray) -> None:
-    first, second, _ = cluster.backend_ids
-    parts = split(x)
-    kept = parts[:]
-    for backend in (second, first, second, first):
-        move(x.blocks[0::3], backend)
-        assert summed([part.submit(programs.total) for part in kept]) == TOTAL
-
-
 def test_moved_while_tasks_run(cluster: EmbeddedDataClay, tmp_path: Path) -> None:
     first, second, _ = cluster.backend_ids
     x = from_array(np.arange(LENGTH), chunks=6, backends=[first])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import uuid
 from pathlib import Path
@@ -329,13 +328,6 @@ def test_futures_of_locations_that_are_unknown(three: tuple[uuid.UUID, ...]) -> 
     nowhere = Location(str(uuid.uuid4()))
     # Nothing that the task needs has to be there, so it runs elsewhere.
     assert executor.submit(len, ([1, 2],), {}, nowhere).result(timeout=SOON) == 2
-
-
-def test_errors_can_be_pickled_again(three: tuple[uuid.UUID, ...]) -> None:
-    partition = split(put(three))[0]
-    with pytest.raises(TaskFailedError) as raised:
-        partition.submit(programs.leave).result(timeout=60)
-    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
 def test_client_stopped_while_tasks_run(

@@ -14,7 +14,6 @@ import scipy.sparse as sp
 
 pytest.importorskip("dataclay")
 
-from dataclay import DataClayObject
 
 from spliter import (
     BackendNotUsableError,
@@ -27,7 +26,6 @@ from spliter import (
     task,
 )
 from spliter_backends.dataclay import (
-    DataClayArray,
     distribute,
     from_array,
     generate,
@@ -317,12 +315,6 @@ class TestTasks:
         third = parts[2].submit(lambda part, more: sum(more), [first, second])
         assert third.result(timeout=60) == 2 * sum(range(10)) + 1
 
-    def test_error_of_an_argument_arrives(self, cluster: EmbeddedDataClay) -> None:
-        parts = split(from_array(np.arange(30), chunks=10))
-        failed = parts[0].submit(programs.raise_caused)
-        with pytest.raises(ValueError, match="shallow"):
-            parts[1].submit(programs.sum_of, failed).result(timeout=60)
-
     def test_cancelled_while_it_waits_for_an_argument(self, cluster: EmbeddedDataClay) -> None:
         parts = split(from_array(np.arange(30), chunks=10))
         slow = parts[0].submit(programs.slow_total, 0.3)
@@ -368,13 +360,6 @@ def test_no_client_is_told(cluster: EmbeddedDataClay, monkeypatch: pytest.Monkey
     monkeypatch.setattr("dataclay.config.current_runtime", None)
     with pytest.raises(BackendNotUsableError, match="no dataClay client"):
         split(x)
-
-
-def test_blocks_are_objects_of_dataclay(cluster: EmbeddedDataClay) -> None:
-    x = from_array(np.arange(6), chunks=3)
-    assert isinstance(x, DataClayArray)
-    assert all(isinstance(block, DataClayObject) for block in x.blocks)
-    np.testing.assert_array_equal(x.blocks[1].content, [3, 4, 5])
 
 
 PROGRAM = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import operator
 import os
-import pickle
 from types import SimpleNamespace
 from typing import Any
 
@@ -401,8 +400,3 @@ def test_errors_of_classes_that_only_the_program_has(nodes: RayNodes) -> None:
     error = partition.submit(fail).exception(WAIT)
     assert type(error).__name__ == "LocalError"
     assert str(error) == "mine"
-
-
-def test_partitions_pickle_without_a_connection(nodes: RayNodes) -> None:
-    (partition,) = split([ray.put(np.arange(4))])
-    assert len(pickle.loads(pickle.dumps(partition))) == 1

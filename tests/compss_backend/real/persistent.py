@@ -28,7 +28,6 @@ from tests.compss_backend.real.nodes import nodes_by_software
 from tests.dataclay_backend.classes import Readings, Table
 from tests.experiments.call_ways import pose
 from tests.histogram_suite import cut, points
-from tests.programs import listing5
 
 WORKERS = nodes_of_backends()
 
@@ -40,13 +39,6 @@ def split_on_compss(*collections: Any, **settings: Any) -> Any:
 def test_there_is_a_storage_interface() -> None:
     assert storage_is_configured()
     assert set(WORKERS.values()) == set(nodes_by_software())
-
-
-def test_listing5(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing5, "split", split_on_compss)
-    limits = [(0.0, 9.0)] * 3
-    found = listing5.histogram(distribute(cut(points(), [20] * 4 + [10])), 4, limits)
-    np.testing.assert_array_equal(found, np.histogramdd(points(), bins=4, range=limits)[0])
 
 
 def test_histogram() -> None:
