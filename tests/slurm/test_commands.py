@@ -132,12 +132,6 @@ def test_command_that_hangs_is_ended(chain: Path, fake_slurm: FakeSlurm) -> None
     assert "is not submitted" in submit(chain).stderr
 
 
-def test_more_than_the_profile_has(tmp_path: Path, folder: Path, fake_slurm: FakeSlurm) -> None:
-    message = refused(scenario_file(tmp_path), "--site", "local", "--output", folder)
-    assert "asks too much of local: cores on a node 48, and it has 2" in message
-    assert not folder.exists()
-
-
 @pytest.mark.parametrize("own", [False, True])
 def test_time_limit_follows_earlier_runs(
     tmp_path: Path, folder: Path, fake_slurm: FakeSlurm, own: bool

@@ -6,7 +6,6 @@ difference before it is committed.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -164,51 +163,8 @@ def test_shellcheck_sees_mistakes(tmp_path: Path) -> None:
     assert done.returncode != 0
 
 
-def test_no_directive_stands_where_sbatch_does_not_read_it(tmp_path: Path) -> None:
-    lines = script_of("marenostrum5-dask", tmp_path).text.splitlines()
-    directives = [number for number, line in enumerate(lines) if line.startswith("#SBATCH")]
-    commands = [number for number, line in enumerate(lines) if line and not line.startswith("#")]
-    assert max(directives) < min(commands)
-
-
-def test_what_a_site_requires_has_to_be_given(tmp_path: Path) -> None:
-    site = load_site("marenostrum5")
-    with pytest.raises(ProfileError, match="takes no job without --account and --qos"):
-        rendered(tmp_path, site)
-
-
-def test_fabric_or_ethernet(tmp_path: Path) -> None:
-    site = load_site("marenostrum4")
-    for network in ("fabric", "ethernet"):
-        interface = interface_of(site, network)
-        text = rendered(tmp_path, site, interface=interface).text
-        assert text.count(f"--interface {interface}") == 2  # scheduler and workers
-    assert "--interface" not in rendered(tmp_path, load_site("generic")).text
-
-
 def test_options_of_the_profile_are_directives(tmp_path: Path) -> None:
     site = site_of("generic", batch_options=("--nodelist=s01r1b[01-02]", "--exclude=s02r1b03"))
     text = rendered(tmp_path, site).text
     assert "#SBATCH --nodelist=s01r1b[01-02]\n" in text
     assert "#SBATCH --exclude=s02r1b03\n" in text
-
-
-def test_workers_per_socket_have_their_share_of_the_memory(tmp_path: Path) -> None:
-    site = load_site("marenostrum4")
-    text = rendered(tmp_path, site).text
-    assert "--ntasks=4 --ntasks-per-node=2" in text
-    assert f"--memory-limit {int(0.95 * site.memory_bytes / 2)} " in text
-
-
-def test_compss_runs_all_stands_in_one_program(tmp_path: Path) -> None:
-    site = site_of("marenostrum5", constraint="highmem", partition="gpp")
-    script = rendered(tmp_path, site, engine="compss")
-    stands = json.loads(script.files[f"{script.job.name}.json"])
-    assert [stand["name"] for stand in stands] == ["fig09-full-compss-n2-b2304"]
-    assert stands[0]["words"][:3] == ["experiment", "run", "9"]
-    assert str(FOLDER / "results") in stands[0]["words"]
-    for option in (
-        *("--num_nodes=2", "--project_name=bsc00", "--qos=gp_bsccs", "--queue=gpp"),
-        *("--constraints=highmem", "--network=infiniband", "--worker_in_master_cpus=48"),
-    ):
-        assert option in script.text

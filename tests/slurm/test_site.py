@@ -55,11 +55,6 @@ def test_missing_entries_are_named() -> None:
         parse_site(GOOD.replace("nodes = 4\n", ""), "ours", "ours.toml")
 
 
-def test_unknown_profile_lists_those_there_are() -> None:
-    with pytest.raises(ProfileError, match=r"generic, local, marenostrum4, marenostrum5"):
-        load_site("marenostrum3")
-
-
 def test_profile_that_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "ours.toml"
     path.write_bytes(b"\xff\xfe\x00")
