@@ -17,7 +17,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Collection, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ import pytest
 import spliter
 from spliter_backends.local.executor import LocalExecutor
 from tests.slurm.cluster import why_not as why_no_slurm
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE_ROOTS = [ROOT, *(ROOT / name for name in ("backends", "apps", "experiments", "slurm"))]
@@ -219,10 +219,7 @@ def client(dask_cluster: Any) -> Iterator[Any]:
 
 def wait_until_made(file: Path) -> None:
     """Wait for a file with which a task announces that it runs."""
-    deadline = time.monotonic() + 30
-    while not file.exists():
-        assert time.monotonic() < deadline, f"no task has made {file.name}"
-        time.sleep(0.01)
+    wait_until(file.exists)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

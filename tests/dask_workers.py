@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from distributed import Client
+
+from tests.waiting import wait_until
 
 
 def workers_of(client: Client) -> list[str]:
@@ -21,10 +22,7 @@ def workers_of(client: Client) -> list[str]:
 
 def wait_until_running(client: Client) -> None:
     """Wait until every worker runs a task."""
-    deadline = time.monotonic() + 30
-    while not all(client.run(_executing).values()):
-        assert time.monotonic() < deadline, "a worker runs no task"
-        time.sleep(0.02)
+    wait_until(lambda: all(client.run(_executing).values()))
 
 
 def _executing(dask_worker: Any) -> int:

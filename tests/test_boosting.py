@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.waiting import wait_until
+
 pytest.importorskip("distributed")
 
 import dask.array as da
@@ -124,10 +126,7 @@ def drop_copies(client: Client, futures: Sequence[Any], address: str) -> None:
         dask_scheduler.request_remove_replicas(address, keys, stimulus_id="test")
 
     client.run_on_scheduler(drop)
-    deadline = time.monotonic() + 30
-    while any(address in holders for holders in client.who_has(futures).values()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: all(address not in held for held in client.who_has(futures).values()))
 
 
 def test_tasks_that_wait_for_each_other_stay_where_their_blocks_were(

@@ -16,6 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.waiting import wait_until
+
 pytest.importorskip("dataclay")
 
 from spliter import BackendNotUsableError, InvalidArgumentError
@@ -226,13 +228,9 @@ def test_owner_that_forked_and_was_killed_leaves_nothing(
     process = start_owner(owner, tmp_path, "fork")
     process.kill()
     process.wait(END_SECONDS)
-    deadline = time.monotonic() + END_SECONDS
-    while list(tmp_path.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert list(tmp_path.iterdir()) == []
+    assert until_empty(tmp_path) == []
     # The watchdog removes the folder before it ends.
-    while len(processes_with(tmp_path)) > 1 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: len(processes_with(tmp_path)) <= 1, END_SECONDS)
     left = [other for other in processes_with(tmp_path) if OWNER not in other.cmdline()]
     assert left == []
 

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.waiting import wait_until
+
 pytest.importorskip("distributed")
 
 import dask.array as da
@@ -26,7 +28,7 @@ from spliter_apps import (
     KNeighborsRegressor,
     NearestNeighbors,
 )
-from tests.dask_backend.test_dask_split import held, until
+from tests.dask_backend.test_dask_split import held
 from tests.dask_backend.test_persist import counted
 
 pytestmark = [
@@ -69,11 +71,11 @@ def test_fit_predict_and_score_compute_and_free(client: Client, estimator: Any) 
     np.testing.assert_array_equal(predicted.compute(), estimator.predict(points))
     expected = type(estimator)(**estimator.get_params()).fit(points, classes)
     assert scored == pytest.approx(expected.score(points, classes))
-    until(lambda: held(client, "add") == 0 or hasattr(estimator, "_forest"))
+    wait_until(lambda: held(client, "add") == 0 or hasattr(estimator, "_forest"))
     del predicted
     for name in [name for name in vars(estimator) if name.endswith("_") or name == "_forest"]:
         delattr(estimator, name)  # the parameters of the test keep the estimator
-    until(lambda: nothing_left(client))
+    wait_until(lambda: nothing_left(client))
 
 
 def test_a_forest_keeps_the_points_as_long_as_its_estimator(client: Client) -> None:
@@ -85,7 +87,7 @@ def test_a_forest_keeps_the_points_as_long_as_its_estimator(client: Client) -> N
     np.testing.assert_array_equal(indexes.compute(), expected[1])
     assert held(client, "add") >= 5
     del search, distances, indexes
-    until(lambda: nothing_left(client))
+    wait_until(lambda: nothing_left(client))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_cross_val_score(client: Client, estimator: Any) -> None:
     found = cross_val_score(estimator, lazy(points), lazy(classes), cv=2, error_score="raise")
     expected = cross_val_score(estimator, points, classes, cv=2)
     np.testing.assert_allclose(found, expected)
-    until(lambda: nothing_left(client))
+    wait_until(lambda: nothing_left(client))
 
 
 def test_labels_in_memory_next_to_lazy_points(client: Client) -> None:
@@ -109,7 +111,7 @@ def test_labels_in_memory_next_to_lazy_points(client: Client) -> None:
     found = cross_val_score(classifier, lazy(points), classes, cv=2, error_score="raise")
     np.testing.assert_allclose(found, cross_val_score(classifier, points, classes, cv=2))
     del classifier
-    until(lambda: nothing_left(client))
+    wait_until(lambda: nothing_left(client))
 
 
 def test_grid_search(client: Client) -> None:
@@ -120,7 +122,7 @@ def test_grid_search(client: Client) -> None:
     assert search.best_params_ == {"n_neighbors": 1}
     np.testing.assert_array_equal(search.predict(lazy(points)).compute(), classes)
     del search
-    until(lambda: nothing_left(client))
+    wait_until(lambda: nothing_left(client))
 
 
 def test_predictions_of_folds_and_other_scores(client: Client) -> None:

@@ -38,6 +38,7 @@ from spliter._reading.read_ahead import (
 from spliter._running.team import Team
 from spliter.backend import BlockSource
 from spliter_backends._shared.readable import ReadableCollection, in_turn, open_memmap
+from tests.waiting import wait_until
 
 
 class Store:
@@ -313,10 +314,7 @@ def test_the_table_of_a_pass_shows_the_depth_and_what_was_not_used() -> None:
     def first_of(part: Partition) -> int:
         blocks: Any = iter(part)
         found = int(next(blocks)[0])
-        deadline = time.monotonic() + 30
-        while any(not (read.running() or read.done()) for read, _ in blocks._blocks._begun):
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        wait_until(lambda: all(one.running() or one.done() for one, _ in blocks._blocks._begun))
         return found
 
     with split(array, partitions_per_location=1, prefetch=3) as parts:

@@ -14,6 +14,7 @@ from spliter_backends.dask.scheduler import records as dask_records
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, spread
 from tests.dask_workers import workers_of
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
@@ -103,13 +104,8 @@ def test_control_of_one_span_for_all_bursts(client: Client) -> None:
     before = spans(client).get(("default",), 0)
     for number in range(30):
         client.submit(abs, number, pure=False).result()
-        wait_until_forgotten(client)
+        wait_until(lambda: not client.run_on_scheduler(_has_tasks))
     assert spans(client)["default",] >= before + 29
-
-
-def wait_until_forgotten(client: Client) -> None:
-    while client.run_on_scheduler(_has_tasks):
-        pass
 
 
 def _has_tasks(dask_scheduler: Any) -> bool:

@@ -30,6 +30,7 @@ from spliter_backends.dask.executor import MAX_INLINE_BLOCKS, executor_for_clien
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, spread, total
 from tests.dask_workers import workers_of
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
@@ -182,7 +183,7 @@ def test_closing(start_cluster: Any) -> None:
         part.submit(programs.total)
     del x
     for prefix in ("spliter-partition", "ones"):
-        until(lambda prefix=prefix: held(client, prefix) == 0)
+        wait_until(lambda prefix=prefix: held(client, prefix) == 0)
 
 
 def test_nothing_is_left_behind(start_cluster: Any) -> None:
@@ -192,8 +193,8 @@ def test_nothing_is_left_behind(start_cluster: Any) -> None:
         client.gather(parts.map(programs.nothing))
         del parts
     for prefix in ("spliter-", "full", "nothing"):
-        until(lambda prefix=prefix: held(client, prefix) == 0)
-    until(lambda: not executor_for_client(client)._unfinished)
+        wait_until(lambda prefix=prefix: held(client, prefix) == 0)
+    wait_until(lambda: not executor_for_client(client)._unfinished)
 
 
 class NeedsTwoError(Exception):
@@ -225,7 +226,7 @@ def test_what_a_failed_task_was_asked_with_is_let_go(client: Client) -> None:
     assert [frame.name for frame in caught.traceback[-1:]] == ["fail"]
     del caught
     gc.collect()
-    until(lambda: held(client, "full") == 0)
+    wait_until(lambda: held(client, "full") == 0)
 
 
 @pytest.mark.parametrize(
@@ -254,14 +255,6 @@ def held(client: Client, prefix: str) -> int:
         return sum(str(key).startswith(prefix) for key in keys)
 
     return int(client.run_on_scheduler(count))
-
-
-def until(condition: Any, seconds: float = 10) -> None:
-    """Wait for something that takes its time, but not for ever."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "never happened"
-        time.sleep(0.05)
 
 
 def test_reduction_is_a_tree_by_location(start_cluster: Any) -> None:

@@ -11,7 +11,6 @@ import operator
 import os
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -29,15 +28,9 @@ from tests.dask_backend import programs
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import expected, kill, spread, total, where
 from tests.dask_workers import wait_until_running, workers_of
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(120)]
-
-
-def wait_for_workers_to_be(client: Client, number: int) -> None:
-    deadline = time.monotonic() + 30
-    while len(workers_of(client)) != number:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def set_status(address: str, status: str, client: Client) -> None:
@@ -116,7 +109,7 @@ def test_all_workers_die_and_others_come(
     combined = reduce(operator.add, futures)
     for pid in programs.pids(client).values():
         os.kill(pid, signal.SIGKILL)
-    wait_for_workers_to_be(client, 0)
+    wait_until(lambda: not workers_of(client))
     later = [total(part) for part in list(parts[:])]
     add_worker(client)
     assert combined.result(timeout=60) == expected(12)
@@ -191,10 +184,8 @@ def move_all(client: Client, source: str, target: str) -> None:
         await dask_scheduler.delete_worker_data(source, keys, "test")
 
     client.run_on_scheduler(move)
-    deadline = time.monotonic() + 30
-    while client.run(_count_values, workers=[source])[source]:  # it is told without an answer
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    # It is told without an answer.
+    wait_until(lambda: not client.run(_count_values, workers=[source])[source])
 
 
 def _count_values(dask_worker: Any) -> int:
@@ -293,7 +284,7 @@ def test_workers_leave(start_cluster: StartCluster, how: str) -> None:
     else:
         cluster: Any = client.cluster
         cluster.scale(1)
-        wait_for_workers_to_be(client, 1)
+        wait_until(lambda: len(workers_of(client)) == 1)
     assert sum(client.gather(early)) == expected(30)
     assert sum(client.gather([total(part) for part in parts[:]])) == expected(30)
     assert sum(client.gather([total(part) for part in parts])) == expected(30)

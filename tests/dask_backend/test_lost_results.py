@@ -7,12 +7,13 @@ worker that its tasks had been pinned to.
 from __future__ import annotations
 
 import operator
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
+
+from tests.waiting import wait_until
 
 pytest.importorskip("distributed")
 
@@ -40,10 +41,7 @@ def client() -> Iterator[Client]:
 
 def kill_and_wait(client: Client, address: str) -> None:
     kill(client, address)
-    deadline = time.monotonic() + 60
-    while address in workers_of(client):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: address not in workers_of(client))
 
 
 def test_results_that_die_later(client: Client) -> None:

@@ -21,7 +21,8 @@ from scipy.sparse import csr_matrix
 from spliter import InvalidArgumentError, gather, split
 from spliter_apps import histogramdd
 from tests.dask_backend.programs import spread
-from tests.dask_backend.test_dask_split import held, until
+from tests.dask_backend.test_dask_split import held
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
@@ -42,7 +43,7 @@ def test_blocks_are_freed_with_the_collection(client: Client) -> None:
     assert len(made.compute()) == 60
     del made
     gc.collect()  # Dask's expressions refer to each other
-    until(lambda: held(client, "map_over") == 0)
+    wait_until(lambda: held(client, "map_over") == 0)
 
 
 def test_dataframe_of_a_dataframe(frame: Any) -> None:

@@ -22,6 +22,7 @@ from tests.counting import counter
 from tests.dask_backend.conftest import StartCluster, start
 from tests.dask_backend.programs import expected, kill, spread, total
 from tests.dask_workers import wait_until_running, workers_of
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
@@ -148,10 +149,7 @@ def test_cancelling_is_seen_between_partitions(start_cluster: StartCluster) -> N
     Variable("begun", client=client).set(0)
     parts = split(spread(client, 30), schedule="SS")
     future = parts.map_reduce(count_until_cancelled, operator.add, "begun")
-    deadline = time.monotonic() + 30
-    while not Variable("begun").get():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(Variable("begun").get)
     future.cancel()
     # The thread is free for this task as soon as the running partition ends.
     assert client.submit(abs, -1, pure=False).result(timeout=20) == 1

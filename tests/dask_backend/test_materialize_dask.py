@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.waiting import wait_until
 
 pytest.importorskip("distributed")
 
@@ -67,15 +68,6 @@ def incoming(client: Client) -> int:
     return sum(client.run(count).values())
 
 
-def eventually(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + WAIT
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
-
-
 @task
 def total(partition: Partition) -> tuple[int, float]:
     blocks = list(partition)
@@ -98,7 +90,7 @@ def test_dask_knows_the_size_and_frees_it_with_the_split(client: Client) -> None
             sizes = sorted(partition.nbytes for partition in parts)
             assert sorted(kept(client).values()) == pytest.approx(sizes, abs=500)
             assert len(at_workers(client)) == len(parts)
-    assert eventually(lambda: not kept(client) and not at_workers(client))
+    wait_until(lambda: not kept(client) and not at_workers(client))
     assert incoming(client) == before
     assert parts.moved.nbytes == 0
 
@@ -108,7 +100,7 @@ def test_freed_when_the_split_is_dropped(client: Client) -> None:
     totals(parts)
     assert kept(client)
     del parts
-    assert eventually(lambda: not kept(client) and not at_workers(client))
+    wait_until(lambda: not kept(client) and not at_workers(client))
 
 
 def test_freed_when_made_after_the_split_was_closed(client: Client) -> None:
@@ -122,7 +114,7 @@ def test_freed_when_made_after_the_split_was_closed(client: Client) -> None:
     Event("split is closed").set()
     assert sum(future.result(timeout=WAIT) for future in futures) == 12_000
     del parts
-    assert eventually(lambda: not kept(client) and not at_workers(client))
+    wait_until(lambda: not kept(client) and not at_workers(client))
 
 
 def test_made_once_for_tasks_at_the_same_time(start_cluster: StartCluster) -> None:
@@ -212,7 +204,7 @@ def test_made_again_when_a_worker_dies(start_cluster: StartCluster, add_worker: 
             assert sum(value for _, value in found) == float(sum(range(60_000)))
             assert [blocks for blocks, _ in found] == [1] * len(parts)
     del parts, found
-    assert eventually(lambda: not kept(client) and not at_workers(client))
+    wait_until(lambda: not kept(client) and not at_workers(client))
 
 
 def test_collection_of_results_outlives_the_split(client: Client) -> None:
@@ -256,7 +248,7 @@ def test_requested_by_tasks_that_hold_all_threads(client: Client) -> None:
         assert all(there == here for there, here in found)
         assert sum(here for _, here in found) == 2 * 12_000
         assert len(kept(client)) == len(at_workers(client)) == len(parts)
-    assert eventually(lambda: not kept(client) and not at_workers(client))
+    wait_until(lambda: not kept(client) and not at_workers(client))
 
 
 @pytest.mark.feature("memory limits")
@@ -285,4 +277,4 @@ def test_nothing_is_left_of_blocks_that_cannot_be_concatenated(client: Client) -
         pytest.raises(InvalidArgumentError, match="columns"),
     ):
         parts.map(Partition.materialize)[0].result(timeout=60)
-    assert eventually(lambda: not client.run_on_scheduler(left))
+    wait_until(lambda: not client.run_on_scheduler(left))

@@ -17,7 +17,8 @@ import spliter
 from spliter import Partition, split, task
 from tests.dask_backend import programs
 from tests.dask_backend.programs import total
-from tests.dask_backend.test_dask_split import held, until
+from tests.dask_backend.test_dask_split import held
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
@@ -38,7 +39,7 @@ def test_blocks_are_freed_with_the_split(client: Client, how: str) -> None:
         parts.close()
     else:
         del parts
-    until(lambda: held(client, "add") == 0)
+    wait_until(lambda: held(client, "add") == 0)
 
 
 def counted(block: Any, topic: str) -> Any:

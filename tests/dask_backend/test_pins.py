@@ -22,6 +22,7 @@ from tests.dask_backend import programs
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import expected, kill, spread, total
 from tests.dask_workers import workers_of
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 

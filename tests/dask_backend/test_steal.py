@@ -24,6 +24,7 @@ from tests.dask_backend.programs import expected, kill, make, spread, total
 from tests.dask_backend.test_map_reduce import forget, move, rows_slowly
 from tests.dask_backend.test_pins import set_status
 from tests.dask_workers import wait_until_running, workers_of
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 

@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 import pytest
+
+from tests.waiting import wait_until
 
 pytest.importorskip("dataclay")
 
@@ -24,7 +25,7 @@ from spliter_backends.dataclay.executor import current_executor
 from spliter_backends.dataclay.worker.leases import TICK, Leases
 from tests.conftest import SOURCE_ROOTS
 from tests.dataclay_backend import programs
-from tests.dataclay_backend.counts import SETTLES, settled, steady, total_over
+from tests.dataclay_backend.counts import settled, steady, total_over
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dataclay")]
 
@@ -120,7 +121,7 @@ def wait_for_renewals(cluster: EmbeddedDataClay, more: int) -> None:
 
     backends = cluster.backend_ids
     began = renewals()
-    assert waits(lambda: all(np.subtract(renewals(), began) >= more))
+    wait_until(lambda: all(np.subtract(renewals(), began) >= more))
 
 
 PRODUCTS = str(2 * sum(range(30)))
@@ -177,7 +178,7 @@ def test_tasks_on_all_threads_do_not_keep_renewals_out(
         submit(programs.wait_for, (tmp_path / str(number), ends), {}, there)
         for number in range(threads)
     ]
-    assert waits(lambda: len(list(tmp_path.iterdir())) == threads)
+    wait_until(lambda: len(list(tmp_path.iterdir())) == threads)
     session = current_executor().session
     peer = session.peer(cluster.backend_ids[0])
     try:
@@ -185,13 +186,6 @@ def test_tasks_on_all_threads_do_not_keep_renewals_out(
     finally:
         ends.touch()
     assert [future.result(timeout=60) for future in busy] == [None] * threads
-
-
-def waits(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + SETTLES
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return condition()
 
 
 def test_time_in_which_the_backend_stands_still_does_not_count() -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import ray
 from ray.cluster_utils import Cluster
+
+from tests.waiting import wait_until
 
 N_NODES = 3
 STORE_BYTES = 150 * 2**20
@@ -22,7 +23,6 @@ HOST = "127.0.0.2"
 """Of the loopback interface: Ray has no authentication. The usual one of it Ray replaces by the
 address that others see, where nothing listens."""
 
-DEADLINE = 60.0
 """Seconds for anything that is waited for."""
 
 SETTINGS = {
@@ -51,7 +51,7 @@ class RayNodes:
                 logging_level="critical",
                 _node_ip_address=HOST,
             )
-        until(lambda: len(alive()) == N_NODES)
+        wait_until(lambda: len(alive()) == N_NODES)
         self.ids = alive()
 
     def add(self, num_cpus: int = 1) -> tuple[Any, str]:
@@ -59,7 +59,7 @@ class RayNodes:
         before = set(alive())
         with suppress_output():
             node = self._cluster.add_node(**{**_node(), "num_cpus": num_cpus})
-        until(lambda: len(alive()) > len(before))
+        wait_until(lambda: len(alive()) > len(before))
         (name,) = set(alive()) - before
         return node, name
 
@@ -68,7 +68,7 @@ class RayNodes:
         before = len(alive())
         with suppress_output():
             self._cluster.remove_node(node, allow_graceful=False)
-        until(lambda: len(alive()) < before)
+        wait_until(lambda: len(alive()) < before)
 
     def end(self) -> None:
         """End everything."""
@@ -88,14 +88,6 @@ def _node() -> dict[str, Any]:
 def alive() -> list[str]:
     """Return the ids of the nodes that are there, in order."""
     return sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])
-
-
-def until(holds: Callable[[], bool], seconds: float = DEADLINE) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not so after {seconds} s"
-        time.sleep(0.05)
 
 
 @contextlib.contextmanager

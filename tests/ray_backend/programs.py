@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import ray
 
 from spliter import BlockLostError, Partition
 from spliter_backends.ray import source
+from tests.waiting import wait_until
 
 
 def here(_: Partition) -> str:
@@ -74,9 +74,7 @@ def slow_total(partition: Partition, started: str, go: str) -> int:
     for number, block in enumerate(partition):
         if number == 0:
             Path(started).touch()
-            deadline = time.monotonic() + 60
-            while not Path(go).exists() and time.monotonic() < deadline:
-                time.sleep(0.05)
+            wait_until(Path(go).exists)
         result += int(block.sum())
     return result
 
@@ -107,9 +105,7 @@ def kill_once(partition: Partition, marker: str) -> int:
 
 def wait_for(_: Partition, go: str) -> None:
     """Wait until there is a file."""
-    deadline = time.monotonic() + 60
-    while not Path(go).exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(Path(go).exists)
 
 
 def first_total(first: Partition, _: Partition) -> int:
@@ -186,8 +182,5 @@ def looked_up_until_killed(partition: Partition, source: Any, folder: Path) -> l
         if number == 5:
             (folder / "process.new").write_text(str(os.getpid()))
             (folder / "process.new").rename(folder / "process")
-            deadline = time.monotonic() + 60
-            while not (folder / "go on").exists():
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            wait_until((folder / "go on").exists)
     return found

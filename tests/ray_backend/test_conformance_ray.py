@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.waiting import wait_until
+
 pytest.importorskip("ray")
 
 import ray
@@ -24,7 +26,7 @@ from spliter_backends.ray import blocks as ray_blocks
 from spliter_backends.ray import worker as ray_tasks
 from spliter_backends.ray.cluster import query_locations
 from tests.ray_backend import programs
-from tests.ray_backend.cluster import N_NODES, RayNodes, until
+from tests.ray_backend.cluster import N_NODES, RayNodes
 from tests.ray_backend.placing import at, put_at
 
 pytestmark = [pytest.mark.backend("ray"), pytest.mark.timeout(200)]
@@ -72,7 +74,7 @@ class RayTests(BackendTests):
         ):
             (sentinel,) = put_at([other], [np.zeros(1)], [0])
             ray.get(programs.read.options(scheduling_strategy=at(node)).remote(sentinel))
-            until(lambda one=sentinel: copy_blocks([one]) == 2)  # type: ignore[misc]
+            wait_until(lambda one=sentinel: copy_blocks([one]) == 2)  # type: ignore[misc]
         return float(copy_blocks(self.placed))
 
     def move_something(self, collection: Any) -> None:
@@ -114,7 +116,7 @@ class RayTests(BackendTests):
             del parts
         self.placed = []
         gc.collect()
-        until(lambda: stored() <= before)
+        wait_until(lambda: stored() <= before)
 
 
 def copy_blocks(references: Sequence[ObjectRef]) -> int:

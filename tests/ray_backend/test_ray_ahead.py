@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.waiting import wait_until
+
 pytest.importorskip("ray")
 
 import ray
@@ -15,7 +17,7 @@ from ray.experimental import get_object_locations
 
 from spliter import Split, split
 from tests.ray_backend import programs
-from tests.ray_backend.cluster import STORE_BYTES, RayNodes, until
+from tests.ray_backend.cluster import STORE_BYTES, RayNodes
 from tests.ray_backend.placing import at, put_at
 
 pytestmark = [pytest.mark.backend("ray"), pytest.mark.timeout(120)]
@@ -30,7 +32,7 @@ def spilled(nodes: RayNodes) -> list[ObjectRef]:
     blocks = [there.remote(ROWS, number) for number in range(40)]
     assert 40 * ROWS * 8 > STORE_BYTES
     ray.wait(blocks, num_returns=40, timeout=WAIT, fetch_local=False)
-    until(lambda: any(place["did_spill"] for place in get_object_locations(blocks).values()))
+    wait_until(lambda: any(place["did_spill"] for place in get_object_locations(blocks).values()))
     return blocks
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.waiting import wait_until
+
 pytest.importorskip("ray")
 
 import ray
@@ -17,7 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from spliter import BlockLostError, split
 from tests.conftest import RunPython
 from tests.ray_backend import programs
-from tests.ray_backend.cluster import RayNodes, until
+from tests.ray_backend.cluster import RayNodes
 from tests.ray_backend.placing import put_at
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("ray"), pytest.mark.timeout(200)]
@@ -48,7 +50,7 @@ def test_process_ends_that_owns_blocks(nodes: RayNodes) -> None:
     def lost() -> bool:
         return isinstance(partition.submit(programs.total).exception(WAIT), BlockLostError)
 
-    until(lost)
+    wait_until(lost)
 
 
 def test_blocks_are_made_again(nodes: RayNodes) -> None:
@@ -79,7 +81,7 @@ def test_node_ends_under_a_task(nodes: RayNodes, tmp_path: Path) -> None:
     assert partition.location == name
     started, go = tmp_path / "started", tmp_path / "go"
     future = partition.submit(programs.slow_total, str(started), str(go))
-    until(started.exists)
+    wait_until(started.exists)
     nodes.kill(handle)
     go.touch()
     assert future.result(WAIT) == ROWS

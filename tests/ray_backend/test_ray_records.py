@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import wait_until
+
 pytest.importorskip("ray")
 
 import ray
@@ -19,7 +21,7 @@ from spliter import BlockTimeoutError, InvalidArgumentError, gather, split
 from spliter_backends.records._connections import CONNECTIONS
 from spliter_backends.records.ray import RaySource
 from spliter_backends.records.redis import RedisSource
-from tests.ray_backend.cluster import RayNodes, until
+from tests.ray_backend.cluster import RayNodes
 from tests.ray_backend.placing import put_at
 from tests.ray_backend.programs import looked_up, looked_up_until_killed
 from tests.ray_backend.test_ray_split import WAIT
@@ -91,11 +93,11 @@ def test_killed_worker_leaves_no_connection(nodes: RayNodes, tmp_path: Path) -> 
         blocks = [ray.put([number]) for number in range(20)]  # owned by this process
         with split(blocks, partitions_per_location=1) as parts:
             future = parts[0].submit(looked_up_until_killed, source, tmp_path)
-            until((tmp_path / "process").exists)
+            wait_until((tmp_path / "process").exists)
             killed = int((tmp_path / "process").read_text())
             connections = connections_from(killed, {server.port})
             assert connections
             os.kill(killed, signal.SIGKILL)
-            until(lambda: not connections & clients_of({server.port}))
+            wait_until(lambda: not connections & clients_of({server.port}))
             (tmp_path / "go on").touch()  # for the task that Ray runs instead
             assert future.result(WAIT) == [[number**2] for number in range(20)]

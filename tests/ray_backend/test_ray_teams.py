@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.waiting import wait_until
+
 pytest.importorskip("ray")
 
 import ray
@@ -17,7 +19,7 @@ from spliter import Schedule, gather, split
 from spliter_backends.ray import executor as ray_executor
 from spliter_backends.ray.cluster import usable_nodes
 from tests.ray_backend import programs
-from tests.ray_backend.cluster import RayNodes, until
+from tests.ray_backend.cluster import RayNodes
 from tests.ray_backend.placing import put_at
 
 pytestmark = [pytest.mark.backend("ray"), pytest.mark.timeout(120)]
@@ -41,27 +43,27 @@ def free_cpus(node: str) -> float:
 
 @pytest.mark.thorough
 def test_no_cpu_is_free_while_a_team_waits(two_cpus: str, tmp_path: Path) -> None:
-    until(lambda: free_cpus(two_cpus) == 2)
+    wait_until(lambda: free_cpus(two_cpus) == 2)
     parts = split(put_at([two_cpus], [np.arange(3)] * 2, [0] * 2), schedule=ONE_BY_ONE)
     future = parts.map_reduce(programs.total_when_told, operator.add, str(tmp_path))
-    until(lambda: {"begun-0", "begun-1"} <= {path.name for path in tmp_path.iterdir()})
-    until(lambda: free_cpus(two_cpus) == 0)
+    wait_until(lambda: {"begun-0", "begun-1"} <= {path.name for path in tmp_path.iterdir()})
+    wait_until(lambda: free_cpus(two_cpus) == 0)
     (tmp_path / "go").touch()
     assert future.result(WAIT) == 2 * 3
-    until(lambda: free_cpus(two_cpus) == 2)
+    wait_until(lambda: free_cpus(two_cpus) == 2)
 
 
 @pytest.mark.thorough
 def test_a_cancelled_team_begins_no_further_partition(two_cpus: str, tmp_path: Path) -> None:
     parts = split(put_at([two_cpus], [np.arange(3)] * 30, [0] * 30), schedule=ONE_BY_ONE)
     future = parts.map_reduce(programs.total_when_told, operator.add, str(tmp_path))
-    until(lambda: {"begun-0", "begun-1"} <= {path.name for path in tmp_path.iterdir()})
+    wait_until(lambda: {"begun-0", "begun-1"} <= {path.name for path in tmp_path.iterdir()})
     ray.cancel(future)
-    until((tmp_path / "interrupted").exists)
+    wait_until((tmp_path / "interrupted").exists)
     (tmp_path / "go").touch()
     with pytest.raises(ray.exceptions.TaskCancelledError):
         future.result(WAIT)
-    until(lambda: free_cpus(two_cpus) == 2)
+    wait_until(lambda: free_cpus(two_cpus) == 2)
     assert len(list(tmp_path.glob("begun-*"))) == 2
     # The node is there for the next pass, which begins them all.
     again = parts.map_reduce(programs.total_when_told, operator.add, str(tmp_path))

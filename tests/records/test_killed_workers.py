@@ -7,12 +7,14 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from tests.waiting import wait_until
 
 pytest.importorskip("distributed")
 
@@ -82,7 +84,7 @@ def test_killed_workers_leave_nothing(tmp_path: Path) -> None:
         assert len(found) == 200
         for key, *records in found:
             assert records == [one.records.get(key % 8) for one in served]
-        assert _wait_for(lambda: not clients_of(ports))
+        wait_until(lambda: not clients_of(ports))
     assert list(files.iterdir()) == []
 
 
@@ -93,10 +95,10 @@ def _look_up_while_one_is_killed(cluster: Any, ports: set[int], sources: list[An
             assert len(parts) == 2
             tasks = parts.map(_look_up, sources)
             killed = next(iter(client.run(os.getpid).values()))
-            assert _wait_for(lambda: {to for _, to in connections_from(killed, ports)} == ports)
+            wait_until(lambda: {to for _, to in connections_from(killed, ports)} == ports)
             connections = connections_from(killed, ports)
             os.kill(killed, signal.SIGKILL)
-            assert _wait_for(lambda: not connections & clients_of(ports))
+            wait_until(lambda: not connections & clients_of(ports))
             return list(itertools.chain(*gather(tasks)))
 
 
@@ -108,10 +110,3 @@ def _look_up(part: Any, sources: list[Any]) -> list[Any]:
         found += [(int(k), *of) for k, *of in zip(block, *(of for _, of in records), strict=True)]
         time.sleep(0.02)  # or it has ended before it is killed
     return found
-
-
-def _wait_for(is_true: Callable[[], Any]) -> bool:
-    deadline = time.monotonic() + 10
-    while not is_true() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return bool(is_true())

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import wait_until
+
 pytest.importorskip("redis")
 
 import numpy as np
@@ -100,14 +102,14 @@ def test_bad_options(url: str, template: Any, message: str) -> None:
 
 def test_connections_are_shared_by_threads_and_sources(server: RedisServer) -> None:
     CONNECTIONS.close()
-    assert _wait_for(lambda: server.connections() == 0)
+    wait_until(lambda: server.connections() == 0)
     for _ in range(3):
         source = RedisSource(server.url, "person:{}", json.loads, max_batch=1)
         part = split([[key] for key in RECORDS] * 20, partitions_per_location=1)[0]
         assert len(part.submit(looked_up, source, 5).result()) == 160
     assert 0 < server.connections() <= 6 <= MAX_CONNECTIONS
     CONNECTIONS.close()
-    assert _wait_for(lambda: server.connections() == 0)
+    wait_until(lambda: server.connections() == 0)
 
 
 def test_forked_processes_connect_themselves(server: RedisServer) -> None:
@@ -133,7 +135,7 @@ def test_forked_processes_connect_themselves(server: RedisServer) -> None:
 
 def test_requests_overlap_if_the_server_is_far_away(server: RedisServer) -> None:
     CONNECTIONS.close()
-    assert _wait_for(lambda: server.connections() == 0)
+    wait_until(lambda: server.connections() == 0)
     with delayed(server.port, 0.01) as port:
         source = RedisSource(server.url.replace(str(server.port), str(port)), "person:{}")
         part = split([[key] for key in RECORDS] * 8, partitions_per_location=1)[0]
@@ -224,13 +226,6 @@ def _squares(part: Any, source: Any) -> list[int]:
     return [record["square"] for _, records in found for record in records]
 
 
-def _wait_for(is_true: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10
-    while not is_true() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return is_true()
-
-
 LEAVES_EARLY = """
 import sys
 import numpy as np
@@ -251,4 +246,4 @@ def test_programs_that_leave_a_loop_end(server: RedisServer, run_python: RunPyth
         url = server.url.replace(str(server.port), str(port))
         done = run_python("-W", "error", "-c", LEAVES_EARLY, url, timeout=20)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert _wait_for(lambda: server.connections() == 0)
+    wait_until(lambda: server.connections() == 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from distributed import Status, get_worker
 
 from spliter import Partition
+from tests.waiting import wait_until
 
 ROWS, COLUMNS = 50_000, 10
 BLOCK_NBYTES = ROWS * COLUMNS * 8
@@ -66,10 +66,7 @@ def look_when_short(partition: Partition, fraction: str) -> tuple[float, int, in
     usual = getattr(manager, fraction)
     setattr(manager, fraction, 1e-9)
     try:
-        deadline = time.monotonic() + 30
-        while fraction == "memory_pause_fraction" and worker.status != Status.paused:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: fraction != "memory_pause_fraction" or worker.status == Status.paused)
         return look_ahead(partition)
     finally:
         setattr(manager, fraction, usual)

@@ -281,11 +281,3 @@ def virtual_slurm(
             cluster.stop()
             shutil.rmtree(folder, ignore_errors=True)
         return
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float = 120) -> None:
-    """Wait for something that a job does."""
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "the job does not get there"
-        time.sleep(0.2)

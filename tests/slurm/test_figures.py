@@ -14,11 +14,12 @@ from spliter_experiments.harness.records import ResultsFolder
 from spliter_slurm.figures import READY_FIGURES, READY_SITES, SCRIPTS, ready_scripts
 from spliter_slurm.site import load_site
 from tests.conftest import ROOT, SOURCE_ROOTS
-from tests.slurm.cluster import VirtualSlurm, wait_until
+from tests.slurm.cluster import VirtualSlurm
 from tests.slurm.commands import last_state, seconds_in, statuses
 from tests.slurm.fake import Answer, FakeSlurm
 from tests.slurm.test_programs import WELL, with_srun
 from tests.slurm.test_render import shellcheck
+from tests.waiting import wait_until
 
 
 def test_scripts_are_those_of_the_renderer() -> None:

@@ -26,10 +26,10 @@ from spliter_slurm.services import (
 )
 from spliter_slurm.site import load_site
 from tests.conftest import RunPython
-from tests.slurm.cluster import wait_until
 from tests.slurm.commands import last_state, statuses
 from tests.slurm.fake import Answer, FakeSlurm
 from tests.slurm.scenarios import full_runs
+from tests.waiting import wait_until
 
 Batch = Callable[[str], "subprocess.CompletedProcess[str]"]
 

@@ -15,7 +15,7 @@ import pytest
 from spliter_experiments.harness.records import ResultsFolder
 from spliter_slurm.site import SITES
 from tests.conftest import SOURCE_ROOTS
-from tests.slurm.cluster import VirtualSlurm, wait_until
+from tests.slurm.cluster import VirtualSlurm
 from tests.slurm.commands import (
     hours_for_two,
     last_state,
@@ -29,6 +29,7 @@ from tests.slurm.commands import (
     submitted,
 )
 from tests.slurm.scenarios import KMEANS, scenario_file
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.backend("dask")]
 
