@@ -26,6 +26,7 @@ import pytest
 
 import spliter
 from spliter_backends.local.executor import LocalExecutor
+from tests.running import run_command
 from tests.slurm.cluster import why_not as why_no_slurm
 from tests.waiting import wait_until
 
@@ -237,14 +238,11 @@ def run_python(tmp_path: Path) -> RunPython:
     """Run a fresh interpreter that finds the five packages, in an empty directory."""
 
     def run(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return run_command(
             [sys.executable, *arguments],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, SOURCE_ROOTS))},
-            capture_output=True,
-            text=True,
             timeout=timeout,
-            check=False,
         )
 
     return run

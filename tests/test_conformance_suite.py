@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import inspect
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from spliter.testing._hooks import Block
 from spliter_backends._shared.process_blocks import LocalBlocks, LocalSource
 from spliter_backends.local import executor as local_executor
 from spliter_backends.local.executor import LocalExecutor
+from tests.running import run_command
 
 Patch = pytest.MonkeyPatch
 Fault = Callable[[Patch], object]
@@ -287,13 +287,9 @@ def test_an_engine_whose_threads_draw_random_numbers(
     module = tmp_path / "test_engine.py"
     module.write_text(dedent(IN_AN_ENGINE_WITH_THREADS.format(first=first)), encoding="utf-8")
     test = f"{module}::TestLists::test_result_depends_on_the_items_alone"
-    done = subprocess.run(
+    done = run_command(
         [sys.executable, "-m", "pytest", "-W", "error", "-c", os.devnull, "--rootdir", ".", test],
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
     )
     assert ("1 passed" in done.stdout) is passes, done.stdout
     assert ("HypothesisDeprecationWarning" in done.stdout) is not passes

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.running import run_command
 
 pytestmark = pytest.mark.thorough
 
@@ -28,9 +29,7 @@ def test_a_forked_process_cannot_use_the_engine(engine: str) -> None:
     # Ray's folder has a short path: that of a socket is 107 characters at most.
     with tempfile.TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as made:
         environment = {**os.environ, "RAY_TMPDIR": made}
-        ended = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=200, check=True
-        )
+        ended = run_command(command, env=environment, check=True)
     length, submitted, one, again, gathered, split, *parent = ended.stdout.split()
     refused = "ForkedError"
     if engine == "local":

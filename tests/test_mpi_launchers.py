@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT, SOURCE_ROOTS
+from tests.running import run_command
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask")]
 
@@ -70,7 +71,7 @@ def run_ranks(program: str, folder: Path, ranks: int) -> subprocess.CompletedPro
         pytest.skip("no mpiexec of an MPI wheel is beside this Python")
     file = folder / "program.py"
     file.write_text(program, encoding="utf-8")
-    return subprocess.run(
+    return run_command(
         [str(mpiexec), "-n", str(ranks), sys.executable, str(file)],
         cwd=folder,
         env={
@@ -78,10 +79,6 @@ def run_ranks(program: str, folder: Path, ranks: int) -> subprocess.CompletedPro
             "PYTHONPATH": os.pathsep.join(map(str, SOURCE_ROOTS)),
             "DASK_TEMPORARY_DIRECTORY": str(folder),
         },
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +13,7 @@ import pytest
 
 import spliter
 from tests.conftest import ROOT
+from tests.running import run_command
 
 CHANGELOG = """# Changelog
 
@@ -102,13 +102,7 @@ def test_everything_checked_at_its_lowest_has_a_bound(checks: ModuleType) -> Non
 
 @pytest.mark.parametrize("script", ["check-versions", "release"])
 def test_scripts_say_what_they_take(script: str) -> None:
-    done = subprocess.run(
-        [ROOT / "scripts" / script, "--nonsense"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_command([ROOT / "scripts" / script, "--nonsense"])
     assert done.returncode == 2
     assert f"scripts/{script}" in done.stderr
     assert "set -" not in done.stderr
@@ -120,9 +114,7 @@ def test_shellcheck_takes_the_scripts(script: str) -> None:
     found = str(beside) if beside.exists() else shutil.which("shellcheck")
     assert found, 'there is no shellcheck; pip install "pyspliter[test]"'
     command = [found, "--external-sources", f"--source-path={ROOT}", f"scripts/{script}"]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_command(command, cwd=ROOT)
     assert done.returncode == 0, done.stdout
 
 
@@ -133,13 +125,5 @@ def test_tests_named_in_the_scripts_exist() -> None:
         assert words, script
         for word in words:
             listed = ["bash", "-c", f"set -e; ls -d {word} >&2"]
-            done = subprocess.run(
-                listed,
-                cwd=ROOT,
-                env={"PATH": os.environ["PATH"]},
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
+            done = run_command(listed, cwd=ROOT, env={"PATH": os.environ["PATH"]})
             assert done.returncode == 0, done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import SOURCE_ROOTS
+from tests.running import run_command
 
 pytestmark = pytest.mark.thorough
 
@@ -121,14 +121,10 @@ def check(folder: Path, source: str, mode: str = "strict") -> dict[str, Any]:
 
 
 def run(folder: Path, *arguments: str) -> dict[str, Any]:
-    done = subprocess.run(
+    done = run_command(
         [sys.executable, "-m", CHECKER, "--pythonpath", sys.executable, *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, SOURCE_ROOTS))},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
     )
     assert done.stdout.lstrip().startswith("{"), done.stdout + done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import zipfile
 from email.parser import Parser
@@ -14,6 +13,7 @@ import pytest
 
 import spliter
 from tests.conftest import ROOT, SOURCE_ROOTS
+from tests.running import run_command
 
 pytestmark = pytest.mark.thorough
 
@@ -21,14 +21,8 @@ PACKAGES = ["spliter", "spliter_apps", "spliter_backends", "spliter_experiments"
 
 
 def run(*arguments: str, cwd: Path, pythonpath: str = "") -> str:
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": pythonpath},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+    done = run_command(
+        [sys.executable, *arguments], cwd=cwd, env={**os.environ, "PYTHONPATH": pythonpath}
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -150,14 +144,10 @@ def test_command_with_the_core_alone(
         f"sys.argv = ['spliter', *{arguments}]; "
         "from spliter_experiments.__main__ import main; main()"
     )
-    done = subprocess.run(
+    done = run_command(
         [sys.executable, "-c", program],
         cwd=site,
         env={**os.environ, "PYTHONPATH": str(site), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert done.returncode == code, done.stdout + done.stderr
     assert told in done.stdout + done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import os
-import subprocess
 import sys
 import threading
 import traceback
@@ -30,6 +29,7 @@ from spliter import (
 from tests.compss_backend.conftest import NODES
 from tests.compss_backend.placing import made
 from tests.conftest import ROOT
+from tests.running import run_command
 
 pytestmark = [pytest.mark.backend("compss"), pytest.mark.standin]
 
@@ -366,12 +366,5 @@ def test_without_pycompss_the_error_says_what_is_missing() -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'backends'}"}
     environment.pop("COMPSS_HOME", None)
     program = "import sys; sys.modules['pycompss'] = None; import spliter_backends.compss"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_command([sys.executable, "-c", program], env=environment)
     assert "COMPSS_HOME is not set" in done.stderr

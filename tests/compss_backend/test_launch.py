@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -41,6 +40,7 @@ from spliter_experiments.evaluation.runner import request_for, run_launched
 from spliter_experiments.harness.errors import ClusterError, OptionError
 from spliter_experiments.harness.records import ResultsFolder
 from tests.conftest import SOURCE_ROOTS
+from tests.running import run_command
 
 pytestmark = pytest.mark.thorough
 
@@ -268,13 +268,8 @@ except ClusterError as error:
 
 def test_runs_are_planned_where_there_is_no_compss() -> None:
     paths = os.pathsep.join(map(str, SOURCE_ROOTS))
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT],
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
+    done = run_command(
+        [sys.executable, "-c", WITHOUT], env={**os.environ, "PYTHONPATH": paths}, check=True
     )
     planned, why = done.stdout.splitlines()
     assert planned == "['baseline', 'materialized', 'spliter'] 16"

@@ -29,6 +29,7 @@ from spliter_experiments.compare.engines.compss_launch import OPTIONS
 from spliter_experiments.harness.records import ResultsFolder
 from tests.compss_backend.real.nodes import nodes_by_software
 from tests.conftest import ROOT, SOURCE_ROOTS
+from tests.running import run_command
 
 REAL = Path(__file__).parent / "real"
 STORAGE = ROOT / "backends" / "spliter_backends" / "compss" / "storage" / "StorageItf.java"
@@ -108,14 +109,11 @@ def test_compare_on_a_real_runtime(tmp_path: Path) -> None:
     words = ["compare", "histogram", "--backend", "compss", "--rows", "20000", "--rounds", "1"]
     words += ["--blocks-per-core", "4", "--workers", "2", "--output", str(tmp_path / "out")]
     path = os.pathsep.join(map(str, SOURCE_ROOTS))
-    done = subprocess.run(
+    done = run_command(
         [sys.executable, "-m", "spliter_experiments", *words],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": path, OPTIONS: JVM_OPTION},
-        capture_output=True,
-        text=True,
         timeout=SECONDS,
-        check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     tasks = {one.way: one.tasks for one in ResultsFolder(tmp_path / "out").records()}
@@ -140,7 +138,7 @@ def storage_jar(folder: Path) -> Path:
         [tools / "jar", "cf", jar, "-C", classes, "."],
     ]
     for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = run_command(command)
         assert done.returncode == 0, done.stderr
     return jar
 

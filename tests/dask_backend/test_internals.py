@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
+
+from tests.running import run_command
 
 pytest.importorskip("distributed")
 
@@ -177,12 +178,9 @@ WHAT_DASK_DOES = "not schedule and not refuse and not cannot and not partitions_
 def test_conformance_without_any() -> None:
     # How blocks are shared out, and what is refused, is decided before Dask is asked.
     tests = ["tests/test_conformance_dask.py::TestArrays", "-k", WHAT_DASK_DOES]
-    done = subprocess.run(
+    done = run_command(
         [sys.executable, "-m", "pytest", "-q", *tests],
         cwd=ROOT,
         env={**os.environ, VARIABLE: "all", "HYPOTHESIS_PROFILE": "quick"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout[-5_000:]

@@ -12,18 +12,15 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
+from tests.running import run_command
 
 
 def audit(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run the script on the environment of the tests."""
     found = "" if path is None else str(path)
-    return subprocess.run(
+    return run_command(
         [str(ROOT / "scripts" / "audit"), *arguments],
         env={**os.environ, "PYTHON": sys.executable, "PYTHONPATH": found},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
     )
 
 
@@ -85,13 +82,9 @@ def test_builds_fail_for_what_can_be_mended(
     (tmp_path / "audit-exceptions.txt").write_text(exceptions, encoding="utf-8")
     script = ROOT / "scripts" / "vulnerabilities.py"
     (tmp_path / script.name).write_text(script.read_text(encoding="utf-8"), encoding="utf-8")
-    done = subprocess.run(
+    done = run_command(
         [sys.executable, str(tmp_path / script.name)],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert done.returncode == wanted, done.stdout + done.stderr
     assert words in done.stdout
@@ -133,12 +126,8 @@ def test_licences_are_told_apart(licence: str, known: bool, tmp_path: Path) -> N
     (about / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: some\nVersion: 1\nLicense: {licence}\n", encoding="utf-8"
     )
-    done = subprocess.run(
+    done = run_command(
         [sys.executable, "-S", str(ROOT / "scripts" / "licences.py")],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert (done.returncode == 0) == known, done.stdout + done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from spliter_slurm import site
 from spliter_slurm.jobs import Job, make_jobs
 from spliter_slurm.render import Script, render
 from spliter_slurm.site import Site, load_site, parse_site
+from tests.running import run_command
 from tests.slurm.scenarios import full_runs
 from tests.slurm.test_render import shellcheck
 
@@ -75,7 +75,7 @@ def run_in_bash(script: Script, folder: Path) -> Path:
         write_program(programs / name, name)
     file = folder / script.name
     file.write_text(script.text, encoding="utf-8")
-    done = subprocess.run(
+    done = run_command(
         ["bash", str(file)],
         cwd=folder,
         env={
@@ -85,10 +85,6 @@ def run_in_bash(script: Script, folder: Path) -> Path:
             "SLURM_JOB_ID": "7",
             "SLURM_JOB_NODELIST": "n1",
         },
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return records
@@ -99,9 +95,7 @@ def check_text(script: Script, folder: Path) -> None:
     file = folder / "checked.sh"
     file.write_text(script.text, encoding="utf-8")
     for command in (["bash", "-n"], [shellcheck(), "--severity=warning"]):
-        done = subprocess.run(
-            [*command, str(file)], capture_output=True, text=True, timeout=60, check=False
-        )
+        done = run_command([*command, str(file)])
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 

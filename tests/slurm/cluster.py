@@ -21,6 +21,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.running import run_command
+
 LOGIN = "login"
 """Where the controller is, and commands are given."""
 
@@ -137,13 +139,8 @@ class VirtualSlurm:
 
     def call(self, *command: str, seconds: float = 30) -> str:
         """Run a command on the login node and return what it prints."""
-        done = subprocess.run(
-            self.inside(LOGIN, command),
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=True,
+        done = run_command(
+            self.inside(LOGIN, command), env=self.environment, timeout=seconds, check=True
         )
         return done.stdout
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typer.testing import CliRunner, Result
 
 from spliter_experiments.cli import app
+from tests.running import run_command
 
 
 def spliter(*arguments: str | Path) -> Result:
@@ -34,13 +35,7 @@ def refused(*arguments: str | Path) -> str:
 
 def submit(folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the script that submits the jobs of a folder."""
-    return subprocess.run(
-        ["/bin/bash", str(folder / "submit.sh")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_command(["/bin/bash", str(folder / "submit.sh")])
 
 
 def submitted(folder: Path) -> list[str]:

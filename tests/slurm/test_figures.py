@@ -14,6 +14,7 @@ from spliter_experiments.harness.records import ResultsFolder
 from spliter_slurm.figures import READY_FIGURES, READY_SITES, SCRIPTS, ready_scripts
 from spliter_slurm.site import load_site
 from tests.conftest import ROOT, SOURCE_ROOTS
+from tests.running import run_command
 from tests.slurm.cluster import VirtualSlurm
 from tests.slurm.commands import last_state, seconds_in, statuses
 from tests.slurm.fake import Answer, FakeSlurm
@@ -44,7 +45,7 @@ def test_shell_and_shellcheck_take_all() -> None:
         *(["bash", "-n", file] for file in files),
         [shellcheck(), "--severity=style", *files],
     ):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = run_command(command)
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
@@ -68,13 +69,16 @@ def run_in_bash(
     python = activate.with_name("python")
     python.write_text(f"#!/bin/bash\n{WELL.format(status=0)}\n")
     python.chmod(0o755)
-    return subprocess.run(
+    return run_command(
         ["/bin/bash", str(script), *arguments],
         cwd=folder,
-        env={"PATH": f"{fake_slurm.folder}:/usr/bin:/bin", "VIRTUAL_ENV": str(folder / "venv"),
-             "SLURM_JOB_ID": "5", "SLURM_JOB_NODELIST": "n[1-2]"},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        env={
+            "PATH": f"{fake_slurm.folder}:/usr/bin:/bin",
+            "VIRTUAL_ENV": str(folder / "venv"),
+            "SLURM_JOB_ID": "5",
+            "SLURM_JOB_NODELIST": "n[1-2]",
+        },
+    )
 
 
 def test_each_number_of_nodes_has_a_cluster_of_its_own(

@@ -26,6 +26,7 @@ from spliter_slurm.services import (
 )
 from spliter_slurm.site import load_site
 from tests.conftest import RunPython
+from tests.running import run_command
 from tests.slurm.commands import last_state, statuses
 from tests.slurm.fake import Answer, FakeSlurm
 from tests.slurm.scenarios import full_runs
@@ -116,12 +117,16 @@ def test_script_for_compss_calls_enqueue_compss(tmp_path: Path, fake_slurm: Fake
     for name, text in script.files.items():
         (scripts / name).write_text(text)
     fake_slurm.answer("enqueue_compss", Answer("Submitted batch job 9\n"))
-    done = subprocess.run(
+    done = run_command(
         ["/bin/bash", str(scripts / script.name)],
-        env={**os.environ, "PATH": f"{fake_slurm.folder}:/usr/bin:/bin", "SPLITER_AFTER": "8",
-             "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+        env={
+            **os.environ,
+            "PATH": f"{fake_slurm.folder}:/usr/bin:/bin",
+            "SPLITER_AFTER": "8",
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        check=True,
+    )
     assert "9" in done.stdout
     ((*options, program, stands, work, units),) = fake_slurm.calls("enqueue_compss")
     assert "--job_dependency=8" in options
@@ -146,12 +151,14 @@ def batch(tmp_path: Path, fake_slurm: FakeSlurm) -> Batch:
         program = tmp_path / "python"
         program.write_text(f"#!/bin/bash\n{python}\n")
         program.chmod(0o755)
-        return subprocess.run(
+        return run_command(
             ["/bin/bash", str(file)],
-            env={"PATH": f"{fake_slurm.folder}:/usr/bin:/bin", "SLURM_JOB_ID": "5",
-                 "SLURM_JOB_NODELIST": "n[1-2]"},
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+            env={
+                "PATH": f"{fake_slurm.folder}:/usr/bin:/bin",
+                "SLURM_JOB_ID": "5",
+                "SLURM_JOB_NODELIST": "n[1-2]",
+            },
+        )
 
     return run
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,6 +21,7 @@ from spliter_experiments.harness.errors import ProfileError
 from spliter_slurm.jobs import Job, make_jobs
 from spliter_slurm.render import Script, interface_of, render, render_submit
 from spliter_slurm.site import Site, load_site
+from tests.running import run_command
 from tests.slurm.scenarios import full_runs
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -98,9 +98,7 @@ def test_shell_and_shellcheck_take_it(case: str, tmp_path: Path) -> None:
     file = tmp_path / "script.sh"
     file.write_text(script_of(case, tmp_path).text, encoding="utf-8")
     for command in (["bash", "-n"], [shellcheck(), "--severity=style"]):
-        done = subprocess.run(
-            [*command, str(file)], capture_output=True, text=True, timeout=60, check=False
-        )
+        done = run_command([*command, str(file)])
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
@@ -115,10 +113,7 @@ def test_shellcheck_takes_what_starts_dataclay_for_compss(name: str, tmp_path: P
     if name != "properties":
         file = STORAGE / name
         assert os.access(file, os.X_OK)
-    done = subprocess.run(
-        [shellcheck(), "--severity=style", str(file)],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = run_command([shellcheck(), "--severity=style", str(file)])
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
@@ -148,18 +143,14 @@ def test_all_figures_of_the_paper_fit_the_machines(name: str, tmp_path: Path) ->
         (tmp_path / script.name).write_text(script.text, encoding="utf-8")
     (tmp_path / "submit.sbatch").write_text(render_submit(scripts, FOLDER, "a\nb"), "utf-8")
     files = [str(file) for file in tmp_path.glob("*.sbatch")]
-    done = subprocess.run(
-        [shellcheck(), *files], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = run_command([shellcheck(), *files])
     assert (len(files), done.returncode, done.stdout) == (len(scripts) + 1, 0, "")
 
 
 def test_shellcheck_sees_mistakes(tmp_path: Path) -> None:
     file = tmp_path / "script.sh"
     file.write_text("#!/bin/bash\nrm -rf $1/*\n")
-    done = subprocess.run(
-        [shellcheck(), str(file)], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_command([shellcheck(), str(file)])
     assert done.returncode != 0
 
 
