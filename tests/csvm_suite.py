@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -21,7 +19,7 @@ from sklearn.svm import SVC
 
 from spliter import AlignmentError, InvalidArgumentError, split
 from spliter_apps.svm import CascadeSVM
-from tests.histogram_suite import cut
+from tests.engine_collections import EngineCollections, cut
 from tests.kmeans_data import heights
 
 Array = npt.NDArray[Any]
@@ -63,20 +61,8 @@ cascading = partial(CascadeSVM, cascade=True)
 """Makes an estimator that trains a cascade, however few points there are."""
 
 
-class CascadeSVMTests(ABC):
+class CascadeSVMTests(EngineCollections):
     """Subclasses say how a collection of the engine is made."""
-
-    @abstractmethod
-    def collection(self, array: Array, rows: Sequence[int]) -> Any:
-        """Return an array of one or two axes as a collection cut along its rows, in any places."""
-
-    @abstractmethod
-    def blocks(self, blocks: Sequence[Any]) -> Any:
-        """Return blocks of any kind as a collection."""
-
-    @abstractmethod
-    def gathered(self, collection: Any) -> Array:
-        """Return a collection that the engine has made as one array."""
 
     def both(self, X: Array, y: Array, n_blocks: int) -> tuple[Any, Any]:
         """Return points and labels as collections of the same blocks."""

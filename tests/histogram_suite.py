@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +11,7 @@ import pytest
 
 from spliter import AlignmentError, InvalidArgumentError, Partition, Split, split
 from spliter_apps import histogramdd
+from tests.engine_collections import EngineCollections
 from tests.programs import listing5
 
 Array = npt.NDArray[Any]
@@ -25,13 +23,6 @@ GRIDS = [[90], [30, 30, 30], [1, 50, 0, 7, 32], [0, 90, 0], [1] * 20 + [70]]
 def points(dtype: Any = np.float64) -> Array:
     """90 points of three columns, on a lattice so that many are on edges."""
     return np.random.default_rng(11).integers(0, 9, (90, 3)).astype(dtype)
-
-
-def cut(array: Any, rows: Sequence[int]) -> list[Any]:
-    """Cut an array or a DataFrame into blocks of these many rows."""
-    bounds = [0, *accumulate(rows)]
-    assert bounds[-1] == len(array)
-    return [array[start:stop] for start, stop in pairwise(bounds)]
 
 
 def assert_same(ours: tuple[Array, list[Array]], theirs: Any, exact: bool = True) -> None:
@@ -47,16 +38,8 @@ def assert_same(ours: tuple[Array, list[Array]], theirs: Any, exact: bool = True
         assert mine.dtype == his.dtype
 
 
-class HistogramTests(ABC):
+class HistogramTests(EngineCollections):
     """Subclasses say how a collection of the engine is made."""
-
-    @abstractmethod
-    def collection(self, array: Array, rows: Sequence[int]) -> Any:
-        """Return an array of any number of axes as a collection cut along its rows."""
-
-    @abstractmethod
-    def frames(self, frame: Any, rows: Sequence[int]) -> Any:
-        """Return a DataFrame or Series as a collection cut along its rows."""
 
     @pytest.mark.parametrize("rows", GRIDS, ids=str)
     @pytest.mark.parametrize("density", [False, True])

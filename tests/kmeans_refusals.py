@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
 from spliter import AlignmentError, InvalidArgumentError, split
 from spliter_apps.kmeans import KMeans
-from tests.kmeans_data import Array, dataset
+from tests.engine_collections import EngineCollections
+from tests.kmeans_data import dataset
 
 
-class KMeansRefusals(ABC):
+class KMeansRefusals(EngineCollections):
     """Subclasses say how a collection of the engine is made."""
-
-    @abstractmethod
-    def collection(self, array: Array, rows: Sequence[int]) -> Any:
-        """Return an array of one or two axes as a collection cut along its rows, in any places."""
-
-    @abstractmethod
-    def blocks(self, blocks: Sequence[Any]) -> Any:
-        """Return blocks of any kind as a collection."""
-
-    @abstractmethod
-    def gathered(self, collection: Any) -> Array:
-        """Return a collection that the engine has made as one array."""
-
-    @abstractmethod
-    def heights(self, collection: Any) -> list[int]:
-        """Return the numbers of rows of the blocks of a collection that the engine has made."""
 
     @pytest.mark.parametrize("bad", [np.nan, np.inf])
     def test_points_that_are_not_finite(self, bad: float) -> None:

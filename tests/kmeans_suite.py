@@ -16,7 +16,7 @@ from spliter import InvalidArgumentError, Partition, Split, gather, split
 from spliter_apps import _results
 from spliter_apps.kmeans import KMeans, lloyd
 from spliter_apps.kmeans import points as kmeans_points
-from tests.histogram_suite import cut
+from tests.engine_collections import cut
 from tests.kmeans_data import DATASETS, NBLOCKS, Array, K, assert_same, dataset, heights, start
 from tests.kmeans_refusals import KMeansRefusals
 

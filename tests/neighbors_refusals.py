@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from spliter import AlignmentError, InvalidArgumentError, split
 from spliter_apps.neighbors import KNeighborsClassifier, KNeighborsRegressor, NearestNeighbors
+from tests.engine_collections import EngineCollections
 from tests.neighbors_data import (
     Array,
     dataset,
@@ -22,24 +21,8 @@ from tests.neighbors_data import (
 )
 
 
-class NeighborsRefusals(ABC):
+class NeighborsRefusals(EngineCollections):
     """Subclasses say how a collection of the engine is made."""
-
-    @abstractmethod
-    def collection(self, array: Array, rows: Sequence[int]) -> Any:
-        """Return an array of one or two axes as a collection cut along its rows, in any places."""
-
-    @abstractmethod
-    def blocks(self, blocks: Sequence[Any]) -> Any:
-        """Return blocks of any kind as a collection."""
-
-    @abstractmethod
-    def gathered(self, collection: Any) -> Any:
-        """Return a collection that the engine has made as one array."""
-
-    @abstractmethod
-    def heights(self, collection: Any) -> list[int]:
-        """Return the numbers of rows of the blocks of a collection that the engine has made."""
 
     @pytest.mark.parametrize("bad", [np.nan, np.inf])
     def test_points_that_are_no_numbers(self, bad: float) -> None:

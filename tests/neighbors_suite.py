@@ -15,7 +15,7 @@ import sklearn.neighbors
 
 from spliter import InvalidArgumentError, Split, SplitClosedError, split
 from spliter_apps.neighbors import KNeighborsClassifier, NearestNeighbors
-from tests.histogram_suite import cut
+from tests.engine_collections import cut
 from tests.kmeans_data import heights
 from tests.neighbors_data import (
     Array,

@@ -34,7 +34,7 @@ from spliter_apps.svm.kernel import (
     train,
 )
 from tests.csvm_suite import cascading, dataset
-from tests.histogram_suite import cut
+from tests.engine_collections import cut
 
 Array = npt.NDArray[Any]
 

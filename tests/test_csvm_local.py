@@ -19,22 +19,13 @@ from spliter_apps.svm.choice import evaluations_saved
 from spliter_apps.svm.estimator import BLOCK_ROWS
 from spliter_apps.svm.kernel import Rows, merge, train
 from tests.csvm_suite import CascadeSVMTests, cascading, dataset, rbf
-from tests.histogram_suite import cut
+from tests.engine_collections import ListsOfBlocks, cut
 
 Array = npt.NDArray[Any]
 
 
-class TestListsOfBlocks(CascadeSVMTests):
+class TestListsOfBlocks(ListsOfBlocks, CascadeSVMTests):
     """Lists of arrays."""
-
-    def collection(self, array: Array, rows: Sequence[int]) -> Any:
-        return cut(array, rows)
-
-    def blocks(self, blocks: Sequence[Any]) -> Any:
-        return list(blocks)
-
-    def gathered(self, collection: Any) -> Array:
-        return np.concatenate(collection)
 
 
 # In memory

@@ -26,7 +26,7 @@ from spliter_apps.svm.kernel import (
 from spliter_apps.svm.loop import in_order
 from spliter_backends.local.executor import LocalExecutor
 from tests.csvm_suite import cascading, dataset
-from tests.histogram_suite import cut
+from tests.engine_collections import cut
 from tests.test_csvm_kernel import Array
 
 

@@ -19,29 +19,23 @@ import spliter_apps.histogram.histogram as implementation
 from spliter import AlignmentError, InvalidArgumentError, UnsupportedCollectionError, split
 from spliter_apps import histogramdd
 from tests.engine_cases import HISTOGRAM, one_case_of
-from tests.histogram_suite import HistogramTests, assert_same, cut, points
+from tests.engine_collections import ListsOfBlocks, cut
+from tests.histogram_suite import HistogramTests, assert_same, points
 
 Array = npt.NDArray[Any]
 
 
-class TestListsOfBlocks(HistogramTests):
-    def collection(self, array: Array, rows: Sequence[int]) -> Any:
-        return cut(array, rows)
-
-    def frames(self, frame: Any, rows: Sequence[int]) -> Any:
-        return cut(frame, rows)
+class TestListsOfBlocks(ListsOfBlocks, HistogramTests):
+    """Lists of arrays."""
 
 
 @one_case_of(*HISTOGRAM)
-class TestDaskWithoutACluster(HistogramTests):
+class TestDaskWithoutACluster(ListsOfBlocks, HistogramTests):
     """Values in the graph of a Dask collection, computed in this process."""
 
     def collection(self, array: Array, rows: Sequence[int]) -> Any:
         chunks = (tuple(rows), *((size,) for size in array.shape[1:]))
         return da.from_array(array, chunks=chunks).persist(scheduler="synchronous")
-
-    def frames(self, frame: Any, rows: Sequence[int]) -> Any:
-        return cut(frame, rows)
 
 
 @given(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +19,15 @@ from threadpoolctl import (
 from spliter import InvalidArgumentError, split
 from spliter_apps._data import BLOCK_ROWS
 from spliter_apps.kmeans import KMeans
-from tests.histogram_suite import cut
+from tests.engine_collections import ListsOfBlocks, cut
 from tests.kmeans_data import dataset, heights, start
 from tests.kmeans_suite import KMeansTests
 
 Array = npt.NDArray[Any]
 
 
-class TestListsOfBlocks(KMeansTests):
-    def collection(self, array: Array, rows: Sequence[int]) -> Any:
-        return cut(array, rows)
-
-    def blocks(self, blocks: Sequence[Any]) -> Any:
-        return list(blocks)
-
-    def gathered(self, collection: Any) -> Array:
-        return np.concatenate(collection)
-
-    def heights(self, collection: Any) -> list[int]:
-        return [len(block) for block in collection]
+class TestListsOfBlocks(ListsOfBlocks, KMeansTests):
+    """Lists of arrays."""
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -22,7 +22,7 @@ from tests.dask_backend.conftest import start
 from tests.dask_backend.placing import ShuffledCollections
 from tests.dask_backend.programs import kill
 from tests.engine_cases import NEIGHBORS, one_case_of
-from tests.histogram_suite import cut
+from tests.engine_collections import cut
 from tests.neighbors_data import by_distance_and_number, dataset, lattice
 from tests.neighbors_suite import NeighborsTests
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import dask.array as da
@@ -21,7 +20,7 @@ from spliter_apps.neighbors import (
     RadiusNeighborsRegressor,
     forest,
 )
-from tests.histogram_suite import cut
+from tests.engine_collections import ListsOfBlocks, cut
 from tests.neighbors_data import (
     assert_same_neighbours,
     by_distance_and_number,
@@ -33,20 +32,8 @@ from tests.neighbors_suite import NeighborsTests
 Array = npt.NDArray[Any]
 
 
-class TestListsOfBlocks(NeighborsTests):
-    def collection(self, array: Array, rows: Sequence[int]) -> Any:
-        return cut(array, rows)
-
-    def blocks(self, blocks: Sequence[Any]) -> Any:
-        return list(blocks)
-
-    def gathered(self, collection: Any) -> Any:
-        if scipy.sparse.issparse(collection[0]):
-            return scipy.sparse.vstack(collection)
-        return np.concatenate(collection)
-
-    def heights(self, collection: Any) -> list[int]:
-        return [block.shape[0] for block in collection]
+class TestListsOfBlocks(ListsOfBlocks, NeighborsTests):
+    """Lists of arrays."""
 
 
 # --- arrays in memory ------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter.backend import concatenate
-from tests.histogram_suite import cut
+from tests.engine_collections import EngineCollections, cut
 
 Array = npt.NDArray[Any]
 
@@ -31,25 +31,17 @@ def made(blocks: Sequence[Any], chunks: Any = None) -> Any:
     return make_blocks(same, [(block,) for block in blocks], chunks=chunks, nodes=nodes)
 
 
-class MadeCollections:
-    """How the suites of applications make collections on COMPSs, and read those it made."""
+class MadeCollections(EngineCollections):
+    """Blocks made by tasks."""
 
     def collection(self, array: Any, rows: Sequence[int]) -> Any:
-        """Return an array cut along its rows."""
         return made(cut(array, rows), [rows, *([size] for size in array.shape[1:])])
 
-    def frames(self, frame: Any, rows: Sequence[int]) -> Any:
-        """Return a DataFrame or Series cut along its rows."""
-        return made(cut(frame, rows))
-
     def blocks(self, blocks: Sequence[Any]) -> Any:
-        """Return blocks of any kind as a collection."""
         return made(blocks)
 
     def gathered(self, collection: Any) -> Any:
-        """Return what the engine has made as one array."""
         return concatenate(collection.gather())
 
     def heights(self, collection: Any) -> list[int]:
-        """Return the numbers of rows of the blocks."""
         return list(collection.grid.chunks[0])

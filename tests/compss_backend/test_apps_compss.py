@@ -9,7 +9,8 @@ import pytest
 from tests.compss_backend.placing import MadeCollections, made
 from tests.csvm_suite import CascadeSVMTests
 from tests.engine_cases import CASCADE_SVM, HISTOGRAM, KMEANS, NEIGHBORS, one_case_of
-from tests.histogram_suite import HistogramTests, cut, points
+from tests.engine_collections import cut
+from tests.histogram_suite import HistogramTests, points
 from tests.kmeans_suite import KMeansTests
 from tests.neighbors_suite import NeighborsTests
 from tests.programs import listing5

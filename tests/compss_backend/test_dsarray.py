@@ -14,7 +14,7 @@ from spliter_apps import histogramdd
 from spliter_apps.kmeans import KMeans
 from tests.compss_backend.dsarrays import check_rows, formats, numbers
 from tests.compss_backend.placing import made
-from tests.histogram_suite import cut
+from tests.engine_collections import cut
 
 dislib = pytest.importorskip("dislib")
 

@@ -12,7 +12,8 @@ import pytest
 from spliter import BackendNotUsableError, Partition, split
 from spliter_apps import histogramdd
 from tests.compss_backend.dsarrays import contents
-from tests.histogram_suite import cut, points
+from tests.engine_collections import cut
+from tests.histogram_suite import points
 
 pytest.importorskip("dataclay")
 

@@ -14,7 +14,7 @@ from dask.highlevelgraph import HighLevelGraph
 from distributed import Client
 
 from tests.dask_workers import workers_of
-from tests.histogram_suite import cut
+from tests.engine_collections import EngineCollections, cut
 
 
 def same(block: Any) -> Any:
@@ -47,21 +47,11 @@ def shuffled_array(array: npt.NDArray[Any], rows: Sequence[int]) -> da.Array:
     return persisted
 
 
-class ShuffledCollections:
-    """How the suites of applications make collections on Dask, and read those it made."""
+class ShuffledCollections(EngineCollections):
+    """Arrays, each chunk of which is at a worker drawn at random, and lists of futures."""
 
     def collection(self, array: npt.NDArray[Any], rows: Sequence[int]) -> Any:
-        """Return an array cut along its rows, each chunk at a worker drawn at random."""
         return shuffled_array(array, rows)
 
     def blocks(self, blocks: Sequence[Any]) -> Any:
-        """Return a list of futures of blocks of any kind."""
         return shuffled(blocks)
-
-    def gathered(self, collection: Any) -> Any:
-        """Return a Dask collection as one array."""
-        return collection.compute()
-
-    def heights(self, collection: Any) -> list[int]:
-        """Return the numbers of rows of the chunks of a Dask array."""
-        return list(collection.chunks[0])

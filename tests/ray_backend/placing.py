@@ -12,7 +12,7 @@ from ray import ObjectRef
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from spliter_backends.ray import RayArray
-from tests.histogram_suite import cut
+from tests.engine_collections import EngineCollections, cut
 from tests.ray_backend.cluster import alive
 from tests.ray_backend.programs import put_all
 
@@ -37,28 +37,14 @@ def put_at(
     return [found[position] for position in range(len(blocks))]
 
 
-class ShuffledCollections:
-    """How the suites of applications make collections in Ray, and read those it made."""
+class ShuffledCollections(EngineCollections):
+    """Arrays, each block of which is at a node drawn at random, and lists of references."""
 
     def collection(self, array: npt.NDArray[Any], rows: Sequence[int]) -> Any:
-        """Return an array cut along its rows, each block at a node drawn at random."""
         separate_blocks, nodes = cut(array, rows), alive()
         drawn = np.random.default_rng(len(rows)).integers(0, len(nodes), len(separate_blocks))
         chunks = (tuple(map(len, separate_blocks)), *((size,) for size in array.shape[1:]))
         return RayArray(tuple(put_at(nodes, separate_blocks, drawn.tolist())), chunks, array.dtype)
 
     def blocks(self, blocks: Sequence[Any]) -> Any:
-        """Return a list of references to blocks of any kind."""
         return [ray.put(block) for block in blocks]
-
-    def frames(self, frame: Any, rows: Sequence[int]) -> Any:
-        """Return a list of references to the pieces of a frame."""
-        return self.blocks(cut(frame, rows))
-
-    def gathered(self, collection: Any) -> Any:
-        """Return a collection in Ray as one array."""
-        return collection.compute()
-
-    def heights(self, collection: Any) -> list[int]:
-        """Return the numbers of rows of the blocks of a collection that was made in Ray."""
-        return list(collection.chunks[0])

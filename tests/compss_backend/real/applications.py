@@ -30,7 +30,8 @@ from tests.compss_backend.dsarrays import check_rows, numbers
 from tests.compss_backend.placing import made
 from tests.compss_backend.programs import block_as_it_is
 from tests.compss_backend.real.nodes import nodes_by_software
-from tests.histogram_suite import cut, points
+from tests.engine_collections import cut
+from tests.histogram_suite import points
 from tests.programs import listing5
 
 

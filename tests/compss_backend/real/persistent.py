@@ -26,8 +26,9 @@ from spliter_experiments.compare.engines.engine import ClusterChoice
 from tests import csvm_suite
 from tests.compss_backend.real.nodes import nodes_by_software
 from tests.dataclay_backend.classes import Readings, Table
+from tests.engine_collections import cut
 from tests.experiments.call_ways import pose
-from tests.histogram_suite import cut, points
+from tests.histogram_suite import points
 
 WORKERS = nodes_of_backends()
 

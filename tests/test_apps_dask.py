@@ -1,10 +1,11 @@
-"""k-means on a Dask cluster of real worker processes, points shuffled over the workers."""
+"""The histogram, the Cascade SVM and k-means on a Dask cluster of real worker processes."""
 
 from __future__ import annotations
 
 import gc
 import pickle
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,21 +13,29 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.waiting import wait_until
-
 pytest.importorskip("distributed")
 
+import dask
 import dask.array as da
+import dask.dataframe as dd
 from distributed import Client, futures_of, wait
+from sklearn.svm import SVC
 
-from spliter import InvalidArgumentError, split
+from spliter import InvalidArgumentError, LazyCollectionError, split
+from spliter_apps import histogramdd
 from spliter_apps.kmeans import KMeans
+from tests.csvm_suite import CascadeSVMTests, cascading
+from tests.csvm_suite import dataset as svm_dataset
 from tests.dask_backend.conftest import start as start_cluster
-from tests.dask_backend.placing import ShuffledCollections
+from tests.dask_backend.placing import ShuffledCollections, same, shuffled
 from tests.dask_backend.programs import kill
-from tests.engine_cases import KMEANS, one_case_of
+from tests.dask_workers import workers_of
+from tests.engine_cases import CASCADE_SVM, HISTOGRAM, KMEANS, one_case_of
+from tests.engine_collections import cut
+from tests.histogram_suite import HistogramTests, assert_same, points
 from tests.kmeans_data import dataset, heights
 from tests.kmeans_suite import KMeansTests
+from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.backend("dask"),
@@ -37,13 +46,96 @@ pytestmark = [
 Array = npt.NDArray[Any]
 
 
-@pytest.mark.thorough
-@one_case_of(*KMEANS)
-class TestDask(ShuffledCollections, KMeansTests):
+@one_case_of(*HISTOGRAM)
+class TestHistogram(ShuffledCollections, HistogramTests):
+    """Also DataFrames of Dask."""
+
+    def frames(self, frame: Any, rows: Sequence[int]) -> Any:
+        return dd.from_map(same, cut(frame, rows)).persist()
+
+
+def test_histogram_of_unknown_chunk_sizes() -> None:
+    sample, weights = points(), np.arange(90.0)
+    x = da.from_array(sample, chunks=(20, 3))
+    w = da.from_array(weights, chunks=20)
+    chosen = x[:, 0] > 3
+    x, w = dask.persist(x[chosen], w[chosen])
+    assert np.isnan(x.chunks[0]).all()
+    mine = sample[:, 0] > 3
+    assert_same(
+        histogramdd(x, 3, weights=w), np.histogramdd(sample[mine], 3, weights=weights[mine])
+    )
+    unlike = da.from_array(weights, chunks=20).persist()
+    with pytest.raises(ValueError, match="rows"):
+        histogramdd(x, 3, weights=unlike)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_histogram_of_columns_in_several_blocks(weighted: bool) -> None:
+    sample, weights = points(), np.arange(90.0)
+    x = da.from_array(sample, chunks=((50, 0, 40), (1, 2))).persist()
+    w = da.from_array(weights, chunks=((50, 0, 40),)).persist() if weighted else None
+    theirs = np.histogramdd(sample, 3, weights=weights if weighted else None)
+    assert_same(histogramdd(x, 3, weights=w), theirs)
+
+
+def test_what_columns_of_a_histogram_have_moved_is_told(client: Client) -> None:
+    sample = points()
+    here, there = workers_of(client)
+    x = da.from_array(sample[:, :1], chunks=(30, 1)).persist(workers=[here])
+    y = da.from_array(sample[:, 1:], chunks=(30, 2)).persist(workers=[there])
+    both = da.concatenate([x, y], axis=1)
+    assert both.numblocks == (3, 2)
+    with split(both.blocks[:, 0], both.blocks[:, 1]) as parts:
+        assert_same(histogramdd(parts, 3), np.histogramdd(sample, 3))
+        assert (parts.moved.blocks, parts.moved.nbytes) == (3, sample[:, 1:].nbytes)
+
+
+def test_histogram_of_a_lazy_sample() -> None:
+    x = da.from_array(points(), chunks=(30, 3))
+    with pytest.raises(LazyCollectionError, match="persist"):
+        histogramdd(x, 3)
+    with pytest.raises(LazyCollectionError, match="persist"):
+        histogramdd(x.rechunk((30, 1)), 3)
+    with pytest.raises(LazyCollectionError, match="persist"):
+        histogramdd(x.persist() + 1, 3)
+
+
+@one_case_of(*CASCADE_SVM)
+class TestCascadeSVM(ShuffledCollections, CascadeSVMTests):
     """Arrays, each chunk of which is at a worker drawn at random."""
 
 
-def test_unknown_chunk_sizes() -> None:
+def test_cascade_of_futures() -> None:
+    X, X_test, y, y_test = svm_dataset("digits")
+    rows = heights(len(X), 200)
+    # Labels are at other workers than their points, and brought to them.
+    points, labels = shuffled(cut(X, rows)), shuffled(cut(y, rows)[::-1])[::-1]
+    with split(points, labels) as parts:
+        ours = cascading().fit(parts)
+        assert parts.moved.aligned_blocks > 0
+        assert parts.moved.fetched_blocks == 0
+    assert abs(ours.score(X_test, y_test) - SVC().fit(X, y).score(X_test, y_test)) <= 0.005
+
+
+def test_cascade_of_unknown_chunk_sizes() -> None:
+    X, _, y, _ = svm_dataset("breast cancer")
+    x, labels = da.from_array(X, chunks=(40, -1)), da.from_array(y, chunks=40)
+    kept = da.from_array(X[:, 0], chunks=40) < 1
+    x, labels = x[kept].persist(), labels[kept].persist()
+    assert np.isnan(x.chunks[0]).all()
+    ours = cascading().fit(x, labels)
+    mine = X[X[:, 0] < 1]
+    np.testing.assert_array_equal(ours.support_vectors_, mine[ours.support_])
+
+
+@pytest.mark.thorough
+@one_case_of(*KMEANS)
+class TestKMeans(ShuffledCollections, KMeansTests):
+    """Arrays, each chunk of which is at a worker drawn at random."""
+
+
+def test_k_means_of_unknown_chunk_sizes() -> None:
     points = dataset("blobs")
     x = da.from_array(points, chunks=(100, 5))
     x = x[x[:, 0] > 0].persist()
@@ -55,7 +147,7 @@ def test_unknown_chunk_sizes() -> None:
     np.testing.assert_array_equal(found.predict(x).compute(), expected.labels_)
 
 
-def test_labels_and_distances_are_dask_arrays() -> None:
+def test_labels_and_distances_of_k_means_are_dask_arrays() -> None:
     points = dataset("digits")
     x = da.from_array(points, chunks=(tuple(heights(1797, 20)), 64)).persist()
     kmeans = KMeans(10, random_state=0).fit(x)
