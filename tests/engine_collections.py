@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 import scipy.sparse
+
+from spliter import Split
 
 
 def cut(array: Any, rows: Sequence[int]) -> list[Any]:
@@ -17,6 +20,19 @@ def cut(array: Any, rows: Sequence[int]) -> list[Any]:
     bounds = [0, *accumulate(rows)]
     assert bounds[-1] == len(array)
     return [array[start:stop] for start, stop in pairwise(bounds)]
+
+
+def record_closed(monkeypatch: pytest.MonkeyPatch) -> list[Split]:
+    """Return a list that gets every Split that is closed from now on."""
+    closed: list[Split] = []
+    close = Split.close
+
+    def closing(parts: Split) -> None:
+        closed.append(parts)
+        close(parts)
+
+    monkeypatch.setattr(Split, "close", closing)
+    return closed
 
 
 class EngineCollections(ABC):

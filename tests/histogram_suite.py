@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 
-from spliter import AlignmentError, InvalidArgumentError, Partition, Split, split
+from spliter import AlignmentError, InvalidArgumentError, Partition, split
 from spliter_apps import histogramdd
-from tests.engine_collections import EngineCollections
+from tests.engine_collections import EngineCollections, record_closed
 from tests.programs import listing5
 
 Array = npt.NDArray[Any]
@@ -218,14 +218,7 @@ class HistogramTests(EngineCollections):
             assert len(submitted) == 3 * len(parts)
 
     def test_the_split_made_inside_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        closed: list[Split] = []
-        close = Split.close
-
-        def closing(self: Split) -> None:
-            closed.append(self)
-            close(self)
-
-        monkeypatch.setattr(Split, "close", closing)
+        closed = record_closed(monkeypatch)
         histogramdd(self.collection(points(), [90]), 3)
         with pytest.raises(InvalidArgumentError):
             histogramdd(self.collection(points(), [90]), -1)

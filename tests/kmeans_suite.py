@@ -12,11 +12,11 @@ import scipy.sparse
 import sklearn.cluster
 from sklearn.exceptions import ConvergenceWarning
 
-from spliter import InvalidArgumentError, Partition, Split, gather, split
+from spliter import InvalidArgumentError, Partition, gather, split
 from spliter_apps import _results
 from spliter_apps.kmeans import KMeans, lloyd
 from spliter_apps.kmeans import points as kmeans_points
-from tests.engine_collections import cut
+from tests.engine_collections import cut, record_closed
 from tests.kmeans_data import DATASETS, NBLOCKS, Array, K, assert_same, dataset, heights, start
 from tests.kmeans_refusals import KMeansRefusals
 
@@ -97,22 +97,20 @@ class KMeansTests(KMeansRefusals):
         with pytest.raises(InvalidArgumentError, match="must be \"lloyd\", got 'elkan'"):
             KMeans(3, algorithm="elkan").fit(x)  # type: ignore[arg-type]
 
-    def test_float32(self) -> None:
-        points = dataset("blobs").astype(np.float32)
-        init = start(points).astype(np.float32)
+    @pytest.mark.parametrize(
+        ("name", "dtype", "rtol"), [("blobs", np.float32, 1e-5), ("digits", np.int16, 1e-6)]
+    )
+    def test_dtypes(self, name: str, dtype: Any, rtol: float) -> None:
+        points = dataset(name).astype(dtype)
+        init = start(points)  # of float64: rounded to the type of the points
+        assert init.dtype == np.float64
         x = self.collection(points, heights(len(points), 7))
         ours = KMeans(K, init=init, tol=0).fit(x)
-        theirs = sklearn.cluster.KMeans(K, init=init, tol=0).fit(points)
-        assert_same(ours, theirs, self.gathered(ours.labels_), rtol=1e-5)
+        numbers = points if dtype == np.float32 else points.astype(float)
+        theirs = sklearn.cluster.KMeans(K, init=init, tol=0).fit(numbers)
+        assert_same(ours, theirs, self.gathered(ours.labels_), rtol=rtol)
         np.testing.assert_array_equal(self.gathered(ours.predict(x)), theirs.labels_)
-        assert self.gathered(ours.transform(x)).dtype == np.float32
-
-    def test_first_centres_that_are_rounded_to_the_type_of_the_points(self) -> None:
-        points = dataset("blobs").astype(np.float32)
-        init = start(points).astype(np.float64) * (1 + 1e-12)
-        ours = KMeans(K, init=init, tol=0).fit(self.collection(points, heights(len(points), 7)))
-        theirs = sklearn.cluster.KMeans(K, init=init, tol=0).fit(points)
-        assert_same(ours, theirs, self.gathered(ours.labels_), rtol=1e-5)
+        assert self.gathered(ours.transform(x)).dtype == numbers.dtype
 
     def test_blocks_of_two_types(self) -> None:
         points = np.round(dataset("blobs") * 16) / 16  # exact in both
@@ -124,13 +122,6 @@ class KMeansTests(KMeansRefusals):
         assert_same(
             ours, sklearn.cluster.KMeans(K, init=init).fit(points), self.gathered(ours.labels_)
         )
-
-    def test_whole_numbers(self) -> None:
-        points = dataset("digits").astype(np.int16)
-        init = start(points)
-        ours = KMeans(K, init=init).fit(self.collection(points, heights(len(points), 7)))
-        theirs = sklearn.cluster.KMeans(K, init=init).fit(points.astype(float))
-        assert_same(ours, theirs, self.gathered(ours.labels_))
 
     @pytest.mark.parametrize("dtype", [np.float64, np.float32])
     def test_points_far_from_zero(self, dtype: Any) -> None:
@@ -370,14 +361,7 @@ class KMeansTests(KMeansRefusals):
         assert len(waited) == (1 + verbose) * kmeans.n_iter_ + 2
 
     def test_the_split_made_inside_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        closed: list[Split] = []
-        close = Split.close
-
-        def closing(self: Split) -> None:
-            closed.append(self)
-            close(self)
-
-        monkeypatch.setattr(Split, "close", closing)
+        closed = record_closed(monkeypatch)
         points = dataset("iris")
         x = self.collection(points, [100, 50])
         with split(x) as parts:

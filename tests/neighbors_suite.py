@@ -13,9 +13,9 @@ import scipy.sparse
 import sklearn.metrics
 import sklearn.neighbors
 
-from spliter import InvalidArgumentError, Split, SplitClosedError, split
+from spliter import InvalidArgumentError, SplitClosedError, split
 from spliter_apps.neighbors import KNeighborsClassifier, NearestNeighbors
-from tests.engine_collections import cut
+from tests.engine_collections import cut, record_closed
 from tests.kmeans_data import heights
 from tests.neighbors_data import (
     Array,
@@ -334,14 +334,7 @@ class NeighborsTests(NeighborsPredictions):
 
     def test_the_split_of_the_queries_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         ours = NearestNeighbors().fit(self.collection(lattice(), [100, 200]))
-        closed: list[Split] = []
-        close = Split.close
-
-        def closing(parts: Split) -> None:
-            closed.append(parts)
-            close(parts)
-
-        monkeypatch.setattr(Split, "close", closing)
+        closed = record_closed(monkeypatch)
         made = ours.kneighbors(self.collection(lattice(20), [5, 15]))
         assert any(parts.nblocks == 2 for parts in closed)
         assert self.gathered(made[1]).shape == (20, 5)
