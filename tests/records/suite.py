@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import pickle
+import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
@@ -112,6 +113,29 @@ class RecordSourceTests:
         if source.max_batch > 1:
             with pytest.raises(InvalidArgumentError, match="max_batch must be an int >= 1, got 0"):
                 make(kind, url, max_batch=0)
+
+
+def check_server_that_dies(
+    source: Any, records: Records, kill: Callable[[], None], restart: Callable[[], Any], shown: str
+) -> None:
+    """End a server in the middle of a loop: an error in time, and the next loop works."""
+    part = split([[key] for key in records] * 100, partitions_per_location=1)[0]
+
+    def kill_after_ten(here: Any) -> None:
+        for number, _ in enumerate(here.lookup(source, lambda block: block, 4)):
+            if number == 10:
+                kill()
+
+    begun = time.monotonic()
+    try:
+        with pytest.raises(RecordSourceError) as raised:
+            part.submit(kill_after_ten).result()
+        assert time.monotonic() - begun < 60
+        check_hidden(raised.value, shown)
+    finally:
+        restart()
+    found = part.submit(looked_up, source).result()
+    assert found == [([key], [record]) for key, record in records.items()] * 100
 
 
 def make(kind: Any, url: Any, **options: Any) -> Any:

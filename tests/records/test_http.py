@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,7 +25,7 @@ from tests.records.servers import (
     http_process,
     http_service,
 )
-from tests.records.suite import Records, RecordSourceTests, check_hidden, looked_up
+from tests.records.suite import Records, RecordSourceTests, check_server_that_dies, looked_up
 
 RECORDS: Records = {number: number**2 for number in range(2, 12, 2)}
 
@@ -135,18 +134,5 @@ def test_requests_overlap_if_the_service_is_far_away(service: Service) -> None:
 def test_service_that_dies_in_the_middle() -> None:
     with http_process() as server:
         source = HTTPSource(f"http://ada:{QUOTED}@{HOST}:{server.port}/people/{{}}", json.loads)
-        part = split([[key] for key in RECORDS] * 20, partitions_per_location=1)[0]
-
-        def kill_after_ten(here: Any) -> None:
-            for number, _ in enumerate(here.lookup(source, lambda block: block, 4)):
-                if number == 10:
-                    server.kill()
-
-        begun = time.monotonic()
-        with pytest.raises(RecordSourceError) as raised:
-            part.submit(kill_after_ten).result()
-        assert time.monotonic() - begun < 60
-        check_hidden(raised.value, f"http://***@{HOST}:{server.port}/people/{{}}")
-        server.start()
-        found = part.submit(looked_up, source).result()
-    assert found == [([key], [record]) for key, record in RECORDS.items()] * 20
+        shown = f"http://***@{HOST}:{server.port}/people/{{}}"
+        check_server_that_dies(source, RECORDS, server.kill, server.start, shown)

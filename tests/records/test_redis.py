@@ -32,7 +32,12 @@ from spliter_backends.records.redis import MAX_CONNECTIONS, RedisSource
 from tests.conftest import RunPython
 from tests.records.proxy import delayed
 from tests.records.servers import HOST, QUOTED, RedisServer, free_port, redis_server
-from tests.records.suite import Records, RecordSourceTests, check_hidden, looked_up
+from tests.records.suite import (
+    Records,
+    RecordSourceTests,
+    check_server_that_dies,
+    looked_up,
+)
 
 RECORDS: Records = {number: {"square": number**2} for number in range(8)}
 
@@ -163,22 +168,10 @@ def test_server_that_dies_in_the_middle() -> None:
     with redis_server() as server:
         fill(server)
         source = RedisSource(server.url, "person:{}", json.loads)
-        part = split([[key] for key in RECORDS] * 100, partitions_per_location=1)[0]
-
-        def kill_after_ten(here: Any) -> int:
-            for number, _ in enumerate(here.lookup(source, lambda block: block, 4)):
-                if number == 10:
-                    server.kill()
-            return number
-
-        begun = time.monotonic()
-        with pytest.raises(RecordSourceError) as raised:
-            part.submit(kill_after_ten).result()
-        assert time.monotonic() - begun < 60
-        check_hidden(raised.value, f"redis://***@{HOST}:{server.port}/0 cannot be read")
-        server.start()
-        fill(server)
-        assert len(part.submit(looked_up, source).result()) == 800
+        shown = f"redis://***@{HOST}:{server.port}/0 cannot be read"
+        check_server_that_dies(
+            source, RECORDS, server.kill, lambda: (server.start(), fill(server)), shown
+        )
 
 
 def test_server_that_does_not_answer() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +17,7 @@ import sqlalchemy
 from spliter import InvalidArgumentError, RecordSourceError, split
 from spliter_backends.records.sql import SQLSource
 from tests.records.servers import HOST, QUOTED, PostgresServer, free_port, postgres_server
-from tests.records.suite import Records, RecordSourceTests, check_hidden, looked_up
+from tests.records.suite import Records, RecordSourceTests, check_server_that_dies, looked_up
 
 RECORDS: Records = {number: {"id": number, "square": number**2} for number in range(8)}
 STATEMENT = "SELECT id, square FROM people WHERE id IN :keys"
@@ -87,23 +86,8 @@ def test_requests_are_one_message(server: PostgresServer) -> None:
 
 def test_server_that_dies_in_the_middle(server: PostgresServer) -> None:
     source = SQLSource(server.url, STATEMENT)
-    part = split([[key] for key in RECORDS] * 100, partitions_per_location=1)[0]
-
-    def kill_after_ten(here: Any) -> int:
-        for number, _ in enumerate(here.lookup(source, lambda block: block, 4)):
-            if number == 10:
-                server.kill()
-        return number
-
-    begun = time.monotonic()
-    try:
-        with pytest.raises(RecordSourceError) as raised:
-            part.submit(kill_after_ten).result()
-        assert time.monotonic() - begun < 60
-        check_hidden(raised.value, f"postgresql+psycopg://***@{HOST}:{server.port}/postgres")
-    finally:
-        server.start()
-    assert len(part.submit(looked_up, source).result()) == 800
+    shown = f"postgresql+psycopg://***@{HOST}:{server.port}/postgres"
+    check_server_that_dies(source, RECORDS, server.kill, server.start, shown)
 
 
 def test_server_that_was_restarted_between_loops(server: PostgresServer) -> None:
