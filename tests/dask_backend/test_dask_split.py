@@ -182,8 +182,7 @@ def test_closing(start_cluster: Any) -> None:
     with pytest.raises(SplitClosedError):
         part.submit(programs.total)
     del x
-    for prefix in ("spliter-partition", "ones"):
-        wait_until(lambda prefix=prefix: held(client, prefix) == 0)
+    wait_until(lambda: held(client, ("spliter-partition", "ones")) == 0)
 
 
 def test_nothing_is_left_behind(start_cluster: Any) -> None:
@@ -192,8 +191,7 @@ def test_nothing_is_left_behind(start_cluster: Any) -> None:
         parts = split(da.full(100, 7, chunks=2).persist())
         client.gather(parts.map(programs.nothing))
         del parts
-    for prefix in ("spliter-", "full", "nothing"):
-        wait_until(lambda prefix=prefix: held(client, prefix) == 0)
+    wait_until(lambda: held(client, ("spliter-", "full", "nothing")) == 0)
     wait_until(lambda: not executor_for_client(client)._unfinished)
 
 
@@ -247,7 +245,7 @@ def test_errors_say_what_they_said(
         gather(futures)
 
 
-def held(client: Client, prefix: str) -> int:
+def held(client: Client, prefix: str | tuple[str, ...]) -> int:
     """Number of tasks the scheduler knows whose key starts so."""
 
     def count(dask_scheduler: Any) -> int:

@@ -169,9 +169,12 @@ def test_server_that_dies_in_the_middle() -> None:
         fill(server)
         source = RedisSource(server.url, "person:{}", json.loads)
         shown = f"redis://***@{HOST}:{server.port}/0 cannot be read"
-        check_server_that_dies(
-            source, RECORDS, server.kill, lambda: (server.start(), fill(server)), shown
-        )
+
+        def restart() -> None:
+            server.start()
+            fill(server)
+
+        check_server_that_dies(source, RECORDS, server.kill, restart, shown)
 
 
 def test_server_that_does_not_answer() -> None:
