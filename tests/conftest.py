@@ -28,7 +28,6 @@ import spliter
 from spliter_backends.local.executor import LocalExecutor
 from tests.running import run_command
 from tests.slurm.cluster import why_not as why_no_slurm
-from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE_ROOTS = [ROOT, *(ROOT / name for name in ("backends", "apps", "experiments", "slurm"))]
@@ -216,18 +215,6 @@ def client(dask_cluster: Any) -> Iterator[Any]:
     with Client(dask_cluster) as connected:
         connected.wait_for_workers(2, timeout=60)
         yield connected
-
-
-def wait_until_made(file: Path) -> None:
-    """Wait for a file with which a task announces that it runs."""
-    wait_until(file.exists)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]

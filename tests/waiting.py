@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -13,3 +14,8 @@ def wait_until(holds: Callable[[], Any], seconds: float = 120) -> None:
     while not holds():
         assert time.monotonic() < deadline, f"not so after {seconds} s"
         time.sleep(0.02)
+
+
+def wait_until_made(file: Path) -> None:
+    """Wait for a file with which a task announces that it runs."""
+    wait_until(file.exists)

@@ -17,7 +17,6 @@ from distributed.core import Status
 
 from spliter import BlockTimeoutError, Partition, gather, reduce, split
 from spliter_backends.dask.scheduler import pins as dask_pins
-from tests.conftest import wait_until
 from tests.dask_backend import programs
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import expected, kill, spread, total

@@ -17,7 +17,6 @@ from distributed.core import Status
 
 from spliter import InvalidArgumentError, Partition, Split, gather, reduce, split, task
 from spliter_backends.dask.scheduler import pins as dask_pins
-from tests.conftest import wait_until
 from tests.counting import counter
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import expected, kill, make, spread, total

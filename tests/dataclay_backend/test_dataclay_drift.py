@@ -17,8 +17,8 @@ pytest.importorskip("dataclay")
 from spliter import BlockTimeoutError, Partition, split, task
 from spliter_backends.dataclay import DataClayArray, from_array
 from spliter_backends.dataclay.cluster import EmbeddedDataClay
-from tests.conftest import wait_until_made
 from tests.dataclay_backend import programs
+from tests.waiting import wait_until_made
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dataclay")]
 

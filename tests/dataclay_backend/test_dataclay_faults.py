@@ -35,9 +35,9 @@ from spliter_backends.dataclay import DataClayArray, from_array, generate
 from spliter_backends.dataclay.client.backend_calls import ObjectMissingError
 from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from spliter_backends.dataclay.executor import current_executor
-from tests.conftest import wait_until_made
 from tests.dataclay_backend import programs
 from tests.dataclay_backend.classes import Broken, calls_of_broken
+from tests.waiting import wait_until_made
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dataclay")]
 

@@ -23,11 +23,11 @@ from distributed import Client, SchedulerPlugin, wait
 from packaging.version import Version
 
 from spliter import partitioned
-from tests.conftest import wait_until, wait_until_made
 from tests.dask_backend import programs
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.placing import shuffled_array
 from tests.dask_workers import workers_of
+from tests.waiting import wait_until, wait_until_made
 
 pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.timeout(300)]
 
