@@ -225,7 +225,7 @@ def test_a_fit_that_is_refused_leaves_nothing_behind(client: Client, bad: str) -
     # What earlier programs let go of may still be going away: only what is new counts.
     def nothing_new() -> bool:
         gc.collect()  # the error is in cycles with frames that hold futures
-        return set(client.run_on_scheduler(tasks_known)) <= before
+        return not client.run_on_scheduler(tasks_known) - before
 
     wait_until(nothing_new)
 
