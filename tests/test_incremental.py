@@ -103,7 +103,7 @@ def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="passes"):
         partial_fit(SGDRegressor(), x, passes=0)
     (partition,) = split(x)
-    with pytest.raises(InvalidArgumentError, match="size must be at least 1"):
+    with pytest.raises(InvalidArgumentError, match="size must be an int >= 1"):
         MiniBatches(partition, 0)
 
 

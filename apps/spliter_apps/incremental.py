@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter import InvalidArgumentError, Partition, Split, gather
-from spliter.backend import concatenate, count_rows, take_rows
+from spliter.backend import check_count, concatenate, count_rows, take_rows
 from spliter_apps._differences import Names, SameColumns, native, refuse_masked
 from spliter_apps._labels import check_one_kind
 from spliter_apps._row_values import split_with
@@ -103,8 +103,7 @@ def partial_fit(
         raise InvalidArgumentError(
             f"{type(model).__name__} has no partial_fit; use an estimator that has it"
         )
-    if passes < 1:
-        raise InvalidArgumentError(f"passes must be at least 1, got {passes!r}")
+    check_count("passes", passes)
     aligned = {"y": y, "sample_weight": sample_weight}
     names = ["X", *(name for name, value in aligned.items() if value is not None)]
     per_location = ONE_BLOCK_EACH if in_order else 1
@@ -198,8 +197,7 @@ class MiniBatches:
     def __init__(
         self, partition: Partition, size: int, *, seed: int | None = None, drop_last: bool = False
     ) -> None:
-        if size < 1:
-            raise InvalidArgumentError(f"size must be at least 1, got {size!r}")
+        check_count("size", size)
         self._partition = partition
         self._size = size
         self._seed = seed

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spliter import BackendNotUsableError, InvalidArgumentError
+from spliter.backend import check_count
 from spliter_backends._shared.redis_store import HOST
 from spliter_backends.dataclay.cluster.processes import STOP_SECONDS, Processes
 from spliter_backends.dataclay.output import suppress_output
@@ -89,10 +90,9 @@ class EmbeddedDataClay:
         python_path: Sequence[str | Path] = (),
         directory: Path | None = None,
     ) -> None:
-        if n_backends < 1:
-            raise InvalidArgumentError(f"n_backends must be at least 1, got {n_backends}")
-        if threads is not None and threads < 1:
-            raise InvalidArgumentError(f"threads must be at least 1 or None, got {threads}")
+        check_count("n_backends", n_backends)
+        if threads is not None:
+            check_count("threads", threads, instead="None or ")
         self._wanted = n_backends
         self._threads = threads
         self._timeout = startup_timeout
