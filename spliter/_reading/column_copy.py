@@ -22,12 +22,12 @@ from spliter._errors import InvalidArgumentError
 from spliter._machine.cache import cache_nbytes
 from spliter._reading.column_names import match_columns
 from spliter._reading.columns import (
+    MIN_PACKED_ROWS,
     column_numbers,
     field_names,
     label_numbers,
     pack_fields,
     packed,
-    packing_pays,
     select,
 )
 from spliter._reading.concatenate import concatenate
@@ -256,8 +256,8 @@ class Target:
         if self._take is not None and block.flags.c_contiguous and block.flags.aligned:
             block.take(self._take, 1, self.result[at : at + len(block)], "clip")
             return
-        if self._packs and packing_pays(block):
-            pack_fields(block, self.result[at : at + len(block)])
+        packs = self._packs and len(block) >= MIN_PACKED_ROWS
+        if packs and pack_fields(block, self.result[at : at + len(block)]):
             return
         many = cache_nbytes() // 2 // self._row_nbytes if len(self._places) > 1 else len(block)
         step = max(many, 1)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from ctypes import c_size_t
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from spliter._errors import InvalidArgumentError
 from spliter.layout._kernels import KERNELS
@@ -15,35 +14,40 @@ from spliter.layout._memory import Buffer, Bytes, address_of
 from spliter.layout._numpy_engine import NumpyEngine
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class BoundPacker:
     """Moves the bytes of a layout between two buffers; made by :meth:`Packer.bind`.
 
     The buffers cannot be resized as long as it exists. It cannot be pickled.
 
-    Parameters
+    Attributes
     ----------
     array, packed : array or buffer
         The buffers.
     """
 
-    array: Buffer
-    packed: Buffer
-    _packs: tuple[Callable[[], object], ...]
-    _unpacks: tuple[Callable[[], object], ...]
-    _kept: tuple[object, ...]
+    __slots__ = ("_kept", "_packs", "_unpacks", "array", "packed")
 
-    @classmethod
-    def of(
-        cls, array: Buffer, packed: Buffer, memory: Bytes, part: Bytes, moves: tuple[Move, ...]
-    ) -> BoundPacker:
-        """Return the bound packer of moves between the bytes of the two buffers."""
+    def __init__(
+        self, array: Buffer, packed: Buffer, memory: Bytes, part: Bytes, moves: tuple[Move, ...]
+    ) -> None:
+        self.array = array
+        self.packed = packed
         # The copies use addresses: memory, machine code and its arguments have to stay.
-        kept: list[object] = [memory, part, moves]
-        packs, unpacks = (
-            tuple(_copies(moves, memory, part, unpacks, kept)) for unpacks in (False, True)
-        )
-        return cls(array, packed, packs, unpacks, tuple(kept))
+        self._kept: list[object] = [memory, part, moves]
+        self._packs = [self._copy(move, memory, part, False) for move in moves]
+        self._unpacks = [self._copy(move, memory, part, True) for move in moves]
+
+    def _copy(self, move: Move, memory: Bytes, part: Bytes, unpacks: bool) -> Callable[[], object]:
+        """Return the call that copies the bytes of a piece."""
+        piece, call = move.piece, move.call
+        if call is None:
+            return partial(NumpyEngine(memory, 0, part, unpacks).copy, piece)
+        kernel = KERNELS.find(call.shape, unpacks, saves=1.0)
+        assert kernel is not None
+        self._kept.append(kernel)
+        there, here = address_of(memory) + piece.displacement, address_of(part) + piece.position
+        # Converted once: ctypes takes longer for that than for the call.
+        return partial(kernel.run, *map(c_size_t, (there, here, call.address)))
 
     def pack(self) -> Buffer:
         """Copy the bytes of the layout from the array to the packed bytes, and return those."""
@@ -58,29 +62,9 @@ class BoundPacker:
         return self.array
 
     def __reduce__(self) -> NoReturn:
-        """Raise: the buffers are memory of this process."""
         raise InvalidArgumentError(
             "a bound packer belongs to memory of this process; send the packer, and bind it there"
         )
 
     def __repr__(self) -> str:
-        """Return the number of packed bytes."""
         return f"<BoundPacker of {memoryview(self.packed).nbytes} bytes>"
-
-
-def _copies(
-    moves: Iterable[Move], memory: Bytes, packed: Bytes, unpacks: bool, kept: list[Any]
-) -> Iterator[Callable[[], object]]:
-    """Yield the calls that copy all bytes."""
-    there, here = address_of(memory), address_of(packed)
-    for move in moves:
-        piece, call = move.piece, move.call
-        if call is None:
-            yield partial(NumpyEngine(memory, 0, packed, unpacks).copy, piece)
-        else:
-            kernel = KERNELS.find(call.shape, unpacks, saves=1.0)
-            assert kernel is not None
-            kept.append(kernel)
-            numbers = there + piece.displacement, here + piece.position, call.address
-            # Converted once: ctypes takes longer for that than for the call.
-            yield partial(kernel.run, *map(c_size_t, numbers))

@@ -1,13 +1,7 @@
 """Size and bounds of a layout, in exact Python integers.
 
-Both bounds are relative to the address that the layout is used at. The true bounds enclose the
-bytes of data; `lb` and `ub` enclose what one repetition takes, which ``resized`` may set::
-
-    -8      0       8       16      24      32
-     |       | data  |  gap  | data  |       |
-             true_lb = 0             true_ub = 24
-     lb = -8                                 ub = 32, extent = 40
-
+Bounds are relative to the address that the layout is used at. The true bounds enclose the bytes of
+data; `lb` and `ub` enclose what one repetition takes, which ``resized`` may set.
 """
 
 from __future__ import annotations

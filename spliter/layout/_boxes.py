@@ -41,11 +41,6 @@ def subarray(
     order : {"C", "F"}
         Whether the last or the first index is that of neighbours in memory.
 
-    Raises
-    ------
-    InvalidArgumentError
-        As for :func:`contiguous`, if the box does not fit, or the numbers of dimensions differ.
-
     Examples
     --------
     >>> inner = subarray([6, 6], [4, 4], [1, 1], "f8")

@@ -15,30 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from spliter.layout._shapes import (
-    Copy,
-    FusedLoop,
-    IndexLoop,
-    LongCopy,
-    Loop,
-    Parts,
-    Row,
-    RunLoop,
-    Shape,
-)
+from spliter.layout._shapes import Copy, FusedLoop, IndexLoop, Loop, Parts, Row, Shape
 
 DECLARATION: Final = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
 
 
 def module(shape: Shape, unpacks: bool) -> str:
-    """Return a module with the function ``kernel``.
-
-    Examples
-    --------
-    >>> print(module(Loop(Copy(8)), unpacks=False))
-    declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-    define void @kernel(ptr %memory, ptr %packed, ptr %arguments) {...
-    """
+    """Return a module with the function ``kernel``."""
     return "\n".join([DECLARATION, *_Function(shape, unpacks).lines()])
 
 
@@ -62,9 +45,7 @@ class _Function:
     def _emit(self, shape: Shape, memory: str, packed: str) -> None:
         match shape:
             case Copy(nbytes):
-                self._copy(memory, packed, str(nbytes))
-            case LongCopy():
-                self._copy(memory, packed, self._argument())
+                self._copy(memory, packed, str(nbytes) if nbytes else self._argument())
             case Row(lengths):
                 position = 0
                 for length in lengths:
@@ -75,10 +56,8 @@ class _Function:
                 count, stride, packed_stride = (self._argument() for _ in range(3))
                 pointers = [(memory, stride), (packed, packed_stride)]
                 self._loop(count, pointers, lambda _, at: self._emit(child, at[0], at[1]))
-            case IndexLoop(child):
-                self._index_loop(child, memory, packed)
-            case RunLoop():
-                self._run_loop(memory, packed)
+            case IndexLoop(one):
+                self._index_loop(one, memory, packed)
             case FusedLoop(children):
                 self._fused_loop(children, memory, packed)
             case Parts(children):
@@ -86,21 +65,16 @@ class _Function:
                     there, here = self._argument(), self._argument()
                     self._emit(child, self._at(memory, there), self._at(packed, here))
 
-    def _index_loop(self, child: Shape, memory: str, packed: str) -> None:
+    def _index_loop(self, child: Shape | None, memory: str, packed: str) -> None:
         count, displacements, packed_stride = (self._argument() for _ in range(3))
 
-        def body(number: str, at: Sequence[str]) -> None:
-            displacement = self._element(displacements, number)
-            self._emit(child, self._at(memory, displacement), at[0])
-
-        self._loop(count, [(packed, packed_stride)], body)
-
-    def _run_loop(self, memory: str, packed: str) -> None:
-        count, displacements, lengths = (self._argument() for _ in range(3))
-
         def body(number: str, at: Sequence[str]) -> str:
-            length = self._element(lengths, number)
-            self._copy(self._at(memory, self._element(displacements, number)), at[0], length)
+            there = self._at(memory, self._element(displacements, number))
+            if child is not None:
+                self._emit(child, there, at[0])
+                return packed_stride
+            length = self._element(packed_stride, number)
+            self._copy(there, at[0], length)
             return length
 
         self._loop(count, [(packed, "")], body)

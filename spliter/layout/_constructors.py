@@ -1,6 +1,7 @@
 """The functions that make layouts, named and parameterised like MPI's datatype constructors.
 
-All return a :class:`Layout`, and raise `InvalidArgumentError` as :func:`contiguous` does.
+All return a :class:`Layout`, and raise `InvalidArgumentError` as :func:`contiguous` does, or if two
+sequences differ in length.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def contiguous(count: int, base: Base) -> Layout:
     >>> contiguous(3, "f8").size
     24
     """
-    count, base = whole("count", count, 0), as_layout(base)
-    return _at_steps(contiguous, {"count": count, "base": base}, 1, count, 0, base)
+    count = whole("count", count, 0)
+    return _at_steps(contiguous, {"count": count, "base": as_layout(base)}, 1, count, 0)
 
 
 def vector(count: int, blocklength: int, stride: int, base: Base) -> Layout:
@@ -80,13 +81,7 @@ def vector(count: int, blocklength: int, stride: int, base: Base) -> Layout:
 
 
 def hvector(count: int, blocklength: int, stride: int, base: Base) -> Layout:
-    """Return a :func:`vector` whose stride is in bytes.
-
-    Examples
-    --------
-    >>> hvector(count=4, blocklength=1, stride=10, base="f8").extent
-    38
-    """
+    """Return a :func:`vector` whose stride is in bytes."""
     return _vector(hvector, count, blocklength, stride, base)
 
 
@@ -99,18 +94,14 @@ def _vector(
     if make is vector:
         step = within("stride", stride * base.extent) if count * blocklength * base.size else 0
     contents = {"count": count, "blocklength": blocklength, "stride": stride, "base": base}
-    return _at_steps(make, contents, count, blocklength, step, base)
+    return _at_steps(make, contents, count, blocklength, step)
 
 
 def _at_steps(
-    make: Callable[..., Layout],
-    contents: dict[str, Any],
-    count: int,
-    blocklength: int,
-    step: int,
-    base: Layout,
+    make: Callable[..., Layout], contents: dict[str, Any], count: int, blocklength: int, step: int
 ) -> Layout:
     """Return blocks of copies of a base, `step` bytes from one to the next."""
+    base = contents["base"]
     bounds = base.bounds.repeated(blocklength, base.extent).repeated(count, step)
     return Layout(make, contents, bounds, lambda: vector_of(count, step, _block(blocklength, base)))
 
@@ -130,11 +121,6 @@ def indexed(blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
         Place of each block in extents of the base, in the order of the packed bytes.
     base : Layout or dtype
 
-    Raises
-    ------
-    InvalidArgumentError
-        As for :func:`contiguous`, or if there are not as many lengths as displacements.
-
     Examples
     --------
     >>> triangle = indexed([3, 2, 1], [0, 4, 8], "f8")
@@ -145,13 +131,7 @@ def indexed(blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
 
 
 def hindexed(blocklengths: Ints, displacements: Ints, base: Base) -> Layout:
-    """Return :func:`indexed` blocks whose displacements are in bytes.
-
-    Examples
-    --------
-    >>> hindexed([1, 2], [0, 20], "i4").extent
-    28
-    """
+    """Return :func:`indexed` blocks whose displacements are in bytes."""
     return _indexed(hindexed, blocklengths, displacements, base)
 
 
@@ -217,13 +197,7 @@ def indexed_block(blocklength: int, displacements: Ints, base: Base) -> Layout:
 
 
 def hindexed_block(blocklength: int, displacements: Ints, base: Base) -> Layout:
-    """Return an :func:`indexed_block` whose displacements are in bytes.
-
-    Examples
-    --------
-    >>> hindexed_block(1, [0, 20], "i4").extent
-    24
-    """
+    """Return an :func:`indexed_block` whose displacements are in bytes."""
     return _indexed_block(hindexed_block, blocklength, displacements, base)
 
 
@@ -256,11 +230,6 @@ def struct(blocklengths: Ints, displacements: Ints, types: Sequence[Base]) -> La
         Copies of its type in each block, and its place in bytes.
     types : sequence of Layout or dtype
         What each block consists of.
-
-    Raises
-    ------
-    InvalidArgumentError
-        As for :func:`indexed`, or if there are not as many types as displacements.
 
     Examples
     --------

@@ -33,15 +33,6 @@ def cut(placed: Placed, start: int, stop: int) -> Iterator[Piece]:
     """Yield nodes that hold the packed bytes from `start` to `stop`, in order.
 
     Their number is bounded by the depth and the number of different nodes, whatever the counts.
-
-    Examples
-    --------
-    >>> from spliter.layout._nodes import Vector, Contiguous
-    >>> for piece in cut(Placed(0, Vector(9, 100, Contiguous(8))), 5, 30):
-    ...     print(piece)
-    Piece(displacement=5, node=Contiguous(size=3), position=0)
-    Piece(displacement=100, node=Vector(count=2, stride=100, child=Contiguous(size=8)), position=3)
-    Piece(displacement=300, node=Contiguous(size=6), position=19)
     """
     return _cut(placed.node, placed.displacement, start, stop, 0)
 

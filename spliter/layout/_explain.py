@@ -27,13 +27,6 @@ class Explanation:
         Whether the layout can only be packed, because it takes a byte twice.
     normal_form : str
         The nested steps that are copied.
-
-    Examples
-    --------
-    >>> from spliter import layout as lo
-    >>> print(lo.vector(1000, 3, 6, "f4").commit("numpy").explain())
-    12000 bytes in 1000 runs: 1000 x (12 bytes) every 24 bytes
-    engine numpy; compiling pays after 3572 uses
     """
 
     engine: str

@@ -21,13 +21,7 @@ EXACT: Final = 2**62
 
 
 def whole(name: str, value: Any, at_least: int | None = None) -> int:
-    """Return an argument as a Python int; refuse what is none, too large or less than `at_least`.
-
-    Examples
-    --------
-    >>> whole("count", np.int32(3))
-    3
-    """
+    """Return an argument as a Python int of 64 bits, `at_least` so much; refuse others."""
     if type(value) is int and at_least is not None and at_least <= value < LIMIT:
         return value  # in a tenth of the time, in each call of a packer
     try:
@@ -53,13 +47,7 @@ def within(name: str, number: int) -> int:
 
 
 def whole_array(name: str, values: Any, at_least: int | None = None) -> Int64s:
-    """Return a one-dimensional sequence of integers as an array that nobody can write to.
-
-    Examples
-    --------
-    >>> whole_array("displacements", [0, 4])
-    array([0, 4])
-    """
+    """Return a one-dimensional sequence of integers as an array that nobody can write to."""
     found = values if isinstance(values, np.ndarray) else _listed(name, values)
     if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size):
         raise InvalidArgumentError(
@@ -82,13 +70,7 @@ def _listed(name: str, values: Any) -> npt.NDArray[Any]:
 
 
 def scaled(name: str, values: Int64s, factor: int) -> Int64s:
-    """Return integers times a factor, exactly; refuse products beyond 64 bits.
-
-    Examples
-    --------
-    >>> scaled("displacements", np.array([0, 4]), 8)
-    array([ 0, 32])
-    """
+    """Return integers times a factor, exactly; refuse products beyond 64 bits."""
     if values.size:
         for extreme in (int(values.min()), int(values.max())):
             within(name, extreme * factor)

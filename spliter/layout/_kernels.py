@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spliter._errors import PackageMissingError
-from spliter._machine.llvm import compile_function, is_installed
+from spliter._machine.llvm import compile_function
 from spliter.layout._code import module
 from spliter.layout._shapes import Shape
 
@@ -28,15 +27,6 @@ class Kernel:
     run: Callable[[Any, Any, Any], None]
     """Takes the addresses of displacement 0, of the packed bytes, and of the arguments."""
     code: Any
-
-
-def check_installed() -> None:
-    """Raise `PackageMissingError` if llvmlite cannot be imported."""
-    if not is_installed():
-        raise PackageMissingError(
-            "compiled layouts need llvmlite, which is not installed; pip install "
-            "'pyspliter[jit]', or use the engine \"numpy\""
-        )
 
 
 def compile_shape(shape: Shape, unpacks: bool) -> Kernel:

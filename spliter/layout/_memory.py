@@ -33,12 +33,6 @@ def spanned_bytes(name: str, buffer: Buffer) -> tuple[Bytes, int]:
 
     Gaps between its elements are part of them. Displacements count from its first element, which
     is not the first in memory if a stride is negative.
-
-    Examples
-    --------
-    >>> data, first = spanned_bytes("array", np.arange(5, dtype="i2")[::-2])
-    >>> len(data), first
-    (10, -8)
     """
     array = _array(name, buffer)
     if array.flags.forc or not array.size:
@@ -48,13 +42,7 @@ def spanned_bytes(name: str, buffer: Buffer) -> tuple[Bytes, int]:
 
 
 def contiguous_bytes(name: str, buffer: Buffer, writeable: bool = False) -> Bytes:
-    """Return the bytes of a contiguous array or buffer as one row; refuse others.
-
-    Examples
-    --------
-    >>> contiguous_bytes("out", np.zeros((2, 3), "i2")).shape
-    (12,)
-    """
+    """Return the bytes of a contiguous array or buffer as one row; refuse others."""
     array = _array(name, buffer)
     if not array.flags.forc:
         raise InvalidArgumentError(

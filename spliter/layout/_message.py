@@ -48,6 +48,14 @@ class Message:
         Of the data.
     packed : ndarray of uint8
         A view of the buffer that the message was read from.
+
+    Examples
+    --------
+    >>> from spliter import layout as lo
+    >>> packer = lo.vector(2, 1, 2, "f8").commit()
+    >>> message = lo.read_message(lo.write_message(packer, np.arange(1.0, 5), dtype="f8"))
+    >>> message.array(), message.unpack(np.zeros(4))
+    (array([1., 3.]), array([1., 0., 3., 0.]))
     """
 
     layout: Layout
@@ -57,28 +65,13 @@ class Message:
     packed: Bytes
 
     def array(self) -> npt.NDArray[Any]:
-        """Return the data with its dtype and shape, as a view of the buffer.
-
-        Examples
-        --------
-        >>> from spliter import layout as lo
-        >>> packer = lo.vector(2, 1, 2, "f8").commit()
-        >>> lo.read_message(lo.write_message(packer, np.arange(4.0), dtype="f8")).array()
-        array([0., 2.])
-        """
+        """Return the data with its dtype and shape, as a view of the buffer."""
         return self.packed.view(self.dtype).reshape(self.shape)
 
     def unpack(self, out: Buffer) -> Any:
         """Copy the data to the places in `out` that the sender took it from, and return `out`.
 
         Takes what :meth:`Packer.unpack` takes, and raises what that raises.
-
-        Examples
-        --------
-        >>> from spliter import layout as lo
-        >>> packer = lo.vector(2, 1, 2, "f8").commit()
-        >>> lo.read_message(lo.write_message(packer, np.arange(1.0, 5))).unpack(np.zeros(4))
-        array([1., 0., 3., 0.])
         """
         return self.layout.commit().unpack(self.packed, out, count=self.count)
 
@@ -131,7 +124,7 @@ def write_message(
             "those of the packed data"
         )
     described = {"layout": _encode(packer.layout), "count": int(count), "shape": rows}
-    described["dtype"] = _encode_dtype(seen)
+    described["dtype"] = np.lib.format.dtype_to_descr(seen)
     header = json.dumps(described, separators=(",", ":")).encode()
     crc = _crc(PREFIX.pack(MAGIC, VERSION, 0, len(header), total), header)
     start = PREFIX.pack(MAGIC, VERSION, crc, len(header), total) + header
@@ -249,7 +242,7 @@ def _read_header(header: Any, data: Bytes) -> Message:
 def _encode(layout: Layout) -> Any:
     """Return a layout as JSON has it."""
     if layout.combiner == "named":
-        return _encode_dtype(layout.contents["dtype"])
+        return np.lib.format.dtype_to_descr(layout.contents["dtype"])
     return {layout.combiner: {name: _value(one) for name, one in layout.contents.items()}}
 
 
@@ -275,10 +268,6 @@ def _argument(name: str, value: Any) -> Any:
     if isinstance(value, str) and name != "order":
         return whole_array(name, np.frombuffer(base64.b64decode(value, validate=True), "<i8"))
     return value
-
-
-def _encode_dtype(dtype: np.dtype[Any]) -> Any:
-    return np.lib.format.dtype_to_descr(dtype)
 
 
 def _decode_dtype(found: Any) -> np.dtype[Any]:

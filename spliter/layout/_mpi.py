@@ -23,14 +23,6 @@ def to_mpi(layout: Layout) -> Any:
     ------
     PackageMissingError
         If mpi4py is not installed.
-
-    Examples
-    --------
-    .. code-block:: python
-
-        column = to_mpi(lo.vector(4, 1, 4, "f8"))
-        comm.Send([x, 1, column], dest=1)
-        column.Free()
     """
     return _created(layout, _mpi()).Commit()
 
@@ -96,14 +88,6 @@ def from_mpi(datatype: Any) -> Layout:
         If mpi4py is not installed.
     InvalidArgumentError
         If it is no datatype, or of a kind that is not supported.
-
-    Examples
-    --------
-    .. code-block:: python
-
-        from mpi4py import MPI
-
-        from_mpi(MPI.DOUBLE.Create_vector(4, 1, 4))  # vector(count=4, ..., base='f8')
     """
     mpi = _mpi()
     if not isinstance(datatype, mpi.Datatype):

@@ -16,7 +16,7 @@ for the same bytes in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -151,13 +151,7 @@ NOTHING: Final = Placed(0, Contiguous(0))
 
 
 def vector_of(count: int, stride: int, one: Placed) -> Placed:
-    """Return copies at equal steps.
-
-    Examples
-    --------
-    >>> vector_of(3, 8, Placed(16, Contiguous(8)))
-    Placed(displacement=16, node=Contiguous(size=24))
-    """
+    """Return copies at equal steps."""
     child = one.node
     if not count * child.size:
         return NOTHING
@@ -194,13 +188,7 @@ def indexed_block_of(displacements: Int64s, one: Placed) -> Placed:
 
 
 def indexed_of(displacements: Int64s, lengths: Int64s) -> Placed:
-    """Return contiguous runs; those that follow each other in memory and in order become one.
-
-    Examples
-    --------
-    >>> indexed_of(np.array([0, 4, 20]), np.array([4, 8, 12]))
-    Placed(displacement=0, node=Vector(count=2, stride=20, child=Contiguous(size=12)))
-    """
+    """Return contiguous runs; those that follow each other in memory and in order become one."""
     begins = np.ones(len(lengths), bool)
     np.not_equal(displacements[1:], (displacements + lengths)[:-1], out=begins[1:])
     if not begins.all():
@@ -212,25 +200,14 @@ def indexed_of(displacements: Int64s, lengths: Int64s) -> Placed:
 
 
 def struct_of(parts: Iterable[Placed]) -> Placed:
-    """Return parts one after the other.
-
-    Examples
-    --------
-    >>> struct_of([Placed(0, Contiguous(8)), Placed(8, Contiguous(4)), NOTHING])
-    Placed(displacement=0, node=Contiguous(size=12))
-    """
+    """Return parts one after the other."""
     flat = list(_opened(parts))
     if len(flat) < 2:
         return flat[0] if flat else NOTHING
     if all(isinstance(part.node, Contiguous | Indexed) for part in flat):
         displacements, lengths = zip(*map(_runs, flat), strict=True)
         return indexed_of(np.concatenate(displacements), np.concatenate(lengths))
-    flat = _merged(flat)
-    if len({_key(part.node) for part in flat}) == 1:
-        return indexed_block_of(
-            np.array([part.displacement for part in flat]), Placed(0, flat[0].node)
-        )
-    return Placed(0, Struct(tuple(flat)))
+    return Placed(0, Struct(tuple(_merged(flat))))
 
 
 def _opened(parts: Iterable[Placed]) -> Iterable[Placed]:
@@ -261,17 +238,3 @@ def _merged(parts: Iterable[Placed]) -> list[Placed]:
         else:
             merged.append(part)
     return merged
-
-
-def _key(node: Node) -> Hashable:
-    """Return a value that is equal for equal nodes."""
-    match node:
-        case Contiguous(size):
-            return size
-        case Vector(count, stride, child):
-            return count, stride, _key(child)
-        case IndexedBlock(displacements, child):
-            return displacements.tobytes(), _key(child)
-        case Indexed(displacements, lengths):
-            return displacements.tobytes(), lengths.tobytes()
-    return tuple((part.displacement, _key(part.node)) for part in node.parts)

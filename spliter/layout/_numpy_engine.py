@@ -121,13 +121,7 @@ class NumpyEngine:
 
 
 def unit_of(bits: int) -> int:
-    """Return the largest number of bytes up to 8 that divides all sizes and displacements.
-
-    Examples
-    --------
-    >>> unit_of(24 | 12), unit_of(64)
-    (4, 8)
-    """
+    """Return the largest number of bytes up to 8 that divides all sizes and displacements."""
     return min(bits & -bits, 8)
 
 
@@ -147,13 +141,7 @@ def _indexable(node: Node) -> Iterator[Piece]:
 
 
 def _displacements(node: Node, unit: int) -> Int64s:
-    """Return the displacements of all units in packed order.
-
-    Examples
-    --------
-    >>> _displacements(Vector(2, 32, Contiguous(16)), 8)
-    array([ 0,  8, 32, 40])
-    """
+    """Return the displacements of all units in packed order."""
     match node:
         case Contiguous():
             return np.arange(0, node.size, unit)

@@ -20,15 +20,9 @@ MOST_RUNS: Final = 2**22
 
 
 def overlaps(node: Node) -> bool:
-    """Return whether two bytes of a node are at the same displacement.
+    """Return whether two bytes of a node are at the same displacement, or may be.
 
-    Never wrong if it says no. It says yes, to be safe, if more than `MOST_RUNS` runs are
-    interleaved irregularly.
-
-    Examples
-    --------
-    >>> overlaps(Vector(3, 8, Contiguous(8))), overlaps(Vector(3, 7, Contiguous(8)))
-    (False, True)
+    They may if more than `MOST_RUNS` runs are interleaved irregularly.
     """
     return not _nested(node) and not _interleaved(node)
 
@@ -104,8 +98,6 @@ def _interleaved(node: Node) -> bool:
 
     What is repeated at the largest stride, and spans no more than that, is apart if one copy is.
     """
-    if node.count_runs > MOST_RUNS and _places(node) > MOST_RUNS:
-        return False
     by_dims: dict[Dims, list[_Runs]] = {}
     for runs in _paths(node, 0, ()):
         by_dims.setdefault(runs.dims, []).append(runs)
@@ -128,21 +120,6 @@ def _concatenated(group: list[_Runs], dims: Dims) -> _Runs:
     return _Runs(np.concatenate(begins), np.concatenate(lengths), dims)
 
 
-def _places(node: Node) -> int:
-    """Return the number of displacements that :func:`_paths` lists."""
-    match node:
-        case Contiguous():
-            return 1
-        case Vector():
-            return _places(node.child)
-        case IndexedBlock():
-            return len(node.displacements) * _places(node.child)
-        case Indexed():
-            return len(node.lengths)
-        case Struct():
-            return sum(_places(part.node) for part in node.parts)
-
-
 def _paths(node: Node, at: int, dims: Dims) -> Iterator[_Runs]:
     """Yield the runs of a node, by the way that leads to them."""
     match node:
@@ -152,7 +129,11 @@ def _paths(node: Node, at: int, dims: Dims) -> Iterator[_Runs]:
             low = min(0, (node.count - 1) * node.stride)
             yield from _paths(node.child, at + low, (*dims, (abs(node.stride), node.count)))
         case IndexedBlock():
-            for runs in _paths(node.child, at, dims):
+            inner = list(_paths(node.child, at, dims))
+            if len(node.displacements) * sum(len(runs.begins) for runs in inner) > MOST_RUNS:
+                whole = np.array([at + node.child.low]), np.array([_span(node.child)])
+                inner = [_Runs(*whole, dims)]
+            for runs in inner:
                 begins = np.add.outer(node.displacements, runs.begins).ravel()
                 lengths = np.tile(runs.lengths, len(node.displacements))
                 yield _Runs(begins, lengths, runs.dims)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from spliter._errors import InvalidArgumentError, LayoutBoundsError, LayoutOverlapError
+from spliter._errors import (
+    InvalidArgumentError,
+    LayoutBoundsError,
+    LayoutOverlapError,
+    PackageMissingError,
+)
 from spliter._machine.llvm import is_installed
 from spliter.layout._bound_packer import BoundPacker
 from spliter.layout._cut import Piece, cut
 from spliter.layout._explain import Explanation, describe
 from spliter.layout._integers import whole, within
-from spliter.layout._kernels import check_installed
 from spliter.layout._llvm_engine import FEW_RUNS, Move, moves, uses_to_pay
 from spliter.layout._memory import (
     Buffer,
@@ -33,15 +37,6 @@ Engine: TypeAlias = Literal["numpy", "llvm"]
 
 MOST_PLANS: Final = 8
 """Counts of repetitions that a packer has ready."""
-
-
-class _Described(Protocol):
-    """What a packer reads of a layout."""
-
-    @property
-    def extent(self) -> int: ...
-    @property
-    def placed(self) -> Placed: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,28 +74,18 @@ class Packer:
         What is packed.
     engine : {"numpy", "llvm"} or None
         As for :meth:`Layout.commit`.
-
-    Examples
-    --------
-    >>> from spliter import layout as lo
-    >>> x = np.arange(12.0).reshape(3, 4)
-    >>> packer = lo.subarray([3, 4], [2, 2], [1, 1], "f8").commit()
-    >>> packed = packer.pack(x)
-    >>> packed.view("f8")
-    array([ 5.,  6.,  9., 10.])
-    >>> packer.unpack(packed, out=np.zeros((3, 4)))
-    array([[ 0.,  0.,  0.,  0.],
-           [ 0.,  5.,  6.,  0.],
-           [ 0.,  9., 10.,  0.]])
     """
 
-    def __init__(self, layout: _Described, engine: Engine | None = None) -> None:
+    def __init__(self, layout: Any, engine: Engine | None = None) -> None:
         if engine not in {None, "numpy", "llvm"}:
             raise InvalidArgumentError(
                 f'engine must be "numpy", "llvm" or None, got {engine!r}; leave it out'
             )
-        if engine == "llvm":
-            check_installed()
+        if engine == "llvm" and not is_installed():
+            raise PackageMissingError(
+                "compiled layouts need llvmlite, which is not installed; pip install "
+                "'pyspliter[jit]', or use the engine \"numpy\""
+            )
         self._layout = layout
         self._engine = engine
         self._compiles = engine == "llvm" or (engine is None and is_installed())
@@ -117,7 +102,8 @@ class Packer:
     @property
     def size(self) -> int:
         """Bytes that one repetition packs to."""
-        return self._layout.placed.node.size
+        size: int = self._layout.size
+        return size
 
     def _plan(self, count: int) -> _Plan:
         count = whole("count", count, 0)
@@ -281,7 +267,7 @@ class Packer:
             )
         there, here = address_of(memory), address_of(part)
         check_apart(there + plan.low, there + plan.high, here, here + len(part))
-        return BoundPacker.of(array, packed, memory, part, plan.moves)
+        return BoundPacker(array, packed, memory, part, plan.moves)
 
     def _move(
         self, plan: _Plan, memory: Bytes, first: int, packed: Bytes, start: int, unpacks: bool

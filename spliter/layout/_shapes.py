@@ -41,14 +41,9 @@ MOST_DEPTH: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A short run. No arguments."""
+    """A run. No arguments; of a long one, which has no `nbytes` here, these."""
 
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class LongCopy:
-    """A long run. Argument: its bytes."""
+    nbytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +62,19 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class IndexLoop:
-    """Copies at displacements. Arguments: count, address of displacements, stride when packed."""
+    """Copies at displacements, or runs of any lengths if there is no child.
 
-    child: Shape
+    Arguments: count, address of displacements, stride in the packed bytes or address of lengths.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class RunLoop:
-    """Runs of any lengths. Arguments: count, addresses of displacements and lengths."""
+    child: Shape | None
 
 
 @dataclass(frozen=True, slots=True)
 class FusedLoop:
     """Several vectors in one loop.
 
-    Arguments: count and stride, then for each vector displacement, position and stride in the
-    packed bytes.
+    Arguments: count and stride; of each vector displacement, position and stride when packed.
     """
 
     children: tuple[Shape, ...]
@@ -95,7 +87,7 @@ class Parts:
     children: tuple[Shape, ...]
 
 
-Shape: TypeAlias = Copy | LongCopy | Row | Loop | IndexLoop | RunLoop | FusedLoop | Parts
+Shape: TypeAlias = Copy | Row | Loop | IndexLoop | FusedLoop | Parts
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -149,7 +141,7 @@ class _Builder:
                 return Copy(size)
             case Contiguous(size):
                 self.arguments.append(size)
-                return LongCopy()
+                return Copy(None)
             case Vector() if is_transposed(node):
                 return self._transposed(node)
             case Vector(count, stride, child):
@@ -161,7 +153,7 @@ class _Builder:
             case Indexed(displacements, lengths):
                 addresses = map(self._address, (displacements, lengths))
                 self.arguments += [len(lengths), *addresses]
-                return RunLoop()
+                return IndexLoop(None)
             case Struct(parts):
                 return self._struct(parts, depth)
 
@@ -248,8 +240,7 @@ def _groups(parts: tuple[Placed, ...]) -> Iterator[tuple[Placed, ...]]:
 
 def fuses(node: Struct) -> bool:
     """Return whether all parts are vectors of one count and stride."""
-    first = _steps(node.parts[0])
-    return first is not None and all(_steps(part) == first for part in node.parts)
+    return None not in (steps := {_steps(part) for part in node.parts}) and len(steps) == 1
 
 
 def _steps(part: Placed) -> tuple[int, int] | None:
