@@ -109,11 +109,15 @@ def dtypes_of(call: Call) -> tuple[np.dtype[Any], ...]:
     """Return the dtypes of results, which are those for arrays of one element."""
     args = tuple(map(_example, call.args))
     kwargs = [
-        (k, _example(each) if type(each) is Node else each) for k, each in call.kwargs.items()
+        (k, _example(each) if type(each) is Node else each)
+        for k, each in call.kwargs.items()
+        if k != "ddof"  # of one element NumPy would warn
     ]
-    has_hash = all(isinstance(each, Hashable) for each in (*args, *[each for _, each in kwargs]))
-    find = _dtypes if has_hash else _dtypes.__wrapped__
-    return find(call.fn, args, tuple(kwargs))
+    values = (*args, *[each for _, each in kwargs])
+    find = _dtypes if all(isinstance(each, Hashable) for each in values) else _dtypes.__wrapped__
+    # Numbers of other types are equal: np.float32(1) == np.float64(1) == True.
+    types = tuple([getattr(each, "dtype", type(each)) for each in values])
+    return find(call.fn, args, tuple(kwargs), types)
 
 
 class _Like(NamedTuple):
@@ -134,13 +138,17 @@ class _Like(NamedTuple):
 def _example(value: Any) -> Any:
     if isinstance(value, Node):
         return value.data if value.meta is None else _Like(len(value.meta.shape), value.meta.dtype)
+    if isinstance(value, np.generic) and value.dtype.kind in DTYPES:
+        return _Like(0, value.dtype)
     is_any = type(value) in (float, complex) or (type(value) is int and 0 <= value < 128)
     return _Like(None, type(value)) if is_any else value
 
 
 @functools.lru_cache(CACHED)
-def _dtypes(fn: Any, args: tuple[Any, ...], kwargs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the dtypes of results, given what stands for the arguments."""
+def _dtypes(
+    fn: Any, args: tuple[Any, ...], kwargs: tuple[Any, ...], types: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Return the dtypes of results, given what stands for the arguments, and their types."""
 
     def made(value: Any) -> Any:
         extent = 0 if isinstance(fn, np.ufunc) else 1  # some of SciPy's do not converge for ones
