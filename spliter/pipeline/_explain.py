@@ -9,7 +9,6 @@ from typing import Any
 from spliter._errors import InvalidArgumentError
 from spliter._split import Split
 from spliter.pipeline._capture.annotated import captured
-from spliter.pipeline._capture.containers import settled
 from spliter.pipeline._planning.stages import Stage
 from spliter.pipeline._running.evaluate import TRACE, LocalGraph
 from spliter.pipeline._running.runner import Batches
@@ -49,15 +48,12 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     token = TRACE.set(trace)
     try:
         result = captured(getattr(fn, "__wrapped__", fn), graph, args, kwargs)
-        before = len(trace)
         graph.root().evaluate()
-        settled(result)
+        del result  # held until then, as results are
     finally:
         TRACE.reset(token)
-    del trace[before : before + 1]  # the line of this evaluation
     numbers = itertools.count(1)
-    found = [each if isinstance(each, str) else _stage(next(numbers), *each) for each in trace]
-    return "\n".join(found)
+    return "\n".join([t if isinstance(t, str) else _stage(next(numbers), *t) for t in trace])
 
 
 def _stage(number: int, stage: Stage, batches: Batches | None) -> str:
@@ -71,11 +67,7 @@ def _stage(number: int, stage: Stage, batches: Batches | None) -> str:
     if stage.reason:
         lines.append(f"  because {stage.reason}")
     for call, typing in stage.calls:
-        inputs = ", ".join(map(_described, typing.inputs))
-        outputs = ", ".join(map(_described, typing.outputs)) or "nothing"
+        inputs = ", ".join(map(repr, typing.inputs))
+        outputs = ", ".join(map(repr, typing.outputs)) or "nothing"
         lines.append(f"    {call.place}: {inputs} -> {outputs}")
     return "\n".join(lines)
-
-
-def _described(kind: Any) -> str:
-    return "Reduction" if type(kind).__name__ == "Reduction" else repr(kind)

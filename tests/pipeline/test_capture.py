@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.special
 
@@ -53,6 +54,7 @@ ELEMENTWISE = [
     *("(x / 7).round(3)", "np.nan_to_num(x=x)", "np.angle(x)", "np.sinc(x)", "np.isclose(x, 3)"),
     *("np.interp(x, [0.0, 5.0], [1.0, 2.0])", "np.digitize(x, [0, 5])", "np.isin(x, [1, 2])"),
     *("np.searchsorted([0.0, 3.0], x)", "np.zeros_like(x) + x", "np.full_like(x, 3) - x"),
+    *("np.full_like(x, x * 2)", "np.full_like(y, fill_value=x[:, None], dtype='f4')"),
     *("np.copy(a=x) * 2", "x.copy() + 1", "np.roll(x, 3) * 2", "np.roll(y, 2, 0) - y"),
     "np.roll(y, shift=1, axis=1)",
 ]
@@ -179,7 +181,15 @@ def test_calls_that_are_not_captured_get_plain_arrays_and_explain_names_them() -
     with options(batch=5, threads=2):
         shown = explain(pipeline(convolved), X)
     assert "add (" in shown
-    assert re.search(rf"evaluated.*{line_of(convolved, 1)}", shown)
+    assert re.search(rf"evaluated.*{line_of(convolved, 1)} by convolve", shown)
+    for body, name in (
+        (lambda x: np.asarray(x) + 1, "asarray"),
+        (lambda x: np.nanmean(x) + np.nanmean(x), "nanmean"),
+        (lambda x: pd.Series(np.arange(9.0)).add(x[:9]), "getitem"),
+    ):  # of arguments, which exist
+        shown = explain(pipeline(body), X)
+        assert len(re.findall(rf"evaluated at .*{line_of(body)} by {name}", shown)) == 1
+    assert "by loc" in explain(lambda df: df.loc[df["a"] > 3], pd.DataFrame({"a": X}))
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,47 @@ def test_pieces_with_columns_in_another_order_are_matched_or_refused() -> None:
         pipeline(splittable(renamed, df=ROWS, returns=ROWS))(FRAME)
 
 
+def changed_by_loc(df: Any) -> Any:
+    found = tenfold(df)
+    df.loc[df["x"] > 0.5, "x"] = 0.0
+    return found
+
+
+def changed_in_place(df: Any) -> Any:
+    found = tenfold(df)
+    df.drop(columns="n", inplace=True)
+    return found
+
+
+def result_changed(df: Any) -> Any:
+    made = tenfold(df)
+    assert len(made) == len(df)
+    found = tenfold(made)
+    made.loc[made["x"] > 0.5, "x"] = 0.0
+    return found, tenfold(made)
+
+
+def plain_operand_changed(df: Any) -> Any:
+    limit = pd.DataFrame({"x": [0.5]})
+    found = below(df, limit)
+    limit.loc[0, "x"] = -1.0
+    return found
+
+
+tenfold = splittable(lambda df: df.assign(x=df["x"] * 10), df=ROWS, returns=ROWS)
+below = splittable(lambda df, limit: df["x"] < limit["x"][0], df=ROWS, returns=ROWS)
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword:Warning")
+@pytest.mark.parametrize(
+    "body", [changed_by_loc, changed_in_place, result_changed, plain_operand_changed]
+)
+def test_calls_that_wait_do_not_see_changes_of_a_frame(body: Any) -> None:
+    ours, plain = FRAME.copy(), FRAME.copy()
+    expected = body(plain)
+    same([pipeline(body)(ours), ours], [expected, plain])
+
+
 OPERANDS = FRAME[["x", "n"]]
 VALUES, COUNTS, TEXTS = FRAME["x"], FRAME["n"], FRAME["text"]
 LOOKUP = pd.DataFrame({"other": [0, 1, 2], "name": ["zero", "one", "two"]})

@@ -102,6 +102,7 @@ def test_numbers_of_a_pass_are_computed_together_and_by_use(tasks: Tasks) -> Non
             return None
         assert tasks.count == len(parts)
         assert largest > -99
+        assert np.full(2, total, float)[1] == total
         return doubled, largest
 
     with split(blocks(TABLE)) as parts:
@@ -210,6 +211,14 @@ NEED_ALL_ROWS: dict[str, Callable[[Any], Any]] = {
     "of other filters": lambda x: x[x[:, 0] > 0] + x[x[:, 1] > 0],
     "product": lambda x: np.einsum("ij->ji", x),
     "other axis": splittable(lambda t: t, t=Axis(1), returns=Axis(1)),
+    "nan": lambda x: np.nanstd(x, axis=0),
+}
+
+
+ADVICE = {
+    "beside rows of its own": "split them together, split(x, y)",
+    "of other filters": "choose rows by the same mask",
+    "nan": "reduce it without NaN, as x[~np.isnan(x)].mean()",
 }
 
 
@@ -218,8 +227,9 @@ def test_what_needs_all_rows_is_refused_with_the_line_and_what_to_do(name: str) 
     body = NEED_ALL_ROWS[name]
     with split(blocks(TABLE)) as parts, pytest.raises((WholeArrayError, ValueError)) as caught:
         pipeline(body)(parts)
+    text = str(caught.value)
+    assert ADVICE.get(name, "") in text
     if isinstance(caught.value, WholeArrayError) and name != "shown":
-        text = str(caught.value)
         assert re.search(f"{line_of(body)}|{TABLE.nbytes} bytes", text), text
         assert "splittable" in text or "annotate" in text or "arrays" in text, text
     else:
@@ -233,6 +243,10 @@ def test_wrong_splits() -> None:
         pytest.raises(InvalidArgumentError, match="split the collections together"),
     ):
         pipeline(operator.add)(parts, others)
+    with split(blocks(TABLE)) as parts:
+        for held in ([parts], {"x": parts}, (1, (parts,))):
+            with pytest.raises(InvalidArgumentError, match="holds a Split; pass the Split itself"):
+                pipeline(len)(held)
     kinds: list[tuple[list[Any], str]] = [([["a"], ["b"]], "list"), ([np.array(["a"])], r"U1|str")]
     for given, kind in kinds:
         with split(given) as parts, pytest.raises(InvalidArgumentError, match=kind):

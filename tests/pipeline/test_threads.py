@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -240,6 +241,10 @@ def test_returned_containers_have_plain_arrays() -> None:
     assert type(found["a"][0]) is np.ndarray
     assert type(found["a"][1][0]) is np.ndarray
     assert type(found["a"][1][1]["b"]) is np.float64
+    for made in (OrderedDict, lambda **given: defaultdict(list, **given)):
+        other = pipeline(lambda x, made=made: made(a=x + 1))(X)
+        assert type(other) is type(made())
+        assert type(other["a"]) is np.ndarray
 
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "pipeline_forked.py"

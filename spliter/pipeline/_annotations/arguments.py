@@ -18,7 +18,7 @@ def arguments_of(
     The first ones come by position, and the others by name, without those that are the default.
     """
     if len(args) == annotation.positional and not kwargs:
-        return tuple(_as_array(annotation, *each) for each in enumerate(args)), kwargs
+        return tuple(_value(annotation, *each) for each in enumerate(args)), kwargs
     names, defaults = _parameters(fn)
     if len(args) > len(names) or kwargs.keys() & set(names[: len(args)]):
         return None
@@ -31,14 +31,17 @@ def arguments_of(
     }
     if any(name not in given for name in first) or others.keys() - annotation.options:
         return None
-    positional = tuple(_as_array(annotation, at, given[name]) for at, name in enumerate(first))
-    return positional, {name: _as_array(annotation, name, each) for name, each in others.items()}
+    positional = tuple(_value(annotation, at, given[name]) for at, name in enumerate(first))
+    return positional, {name: _value(annotation, name, each) for name, each in others.items()}
 
 
-def _as_array(annotation: Any, at: str | int, value: Any) -> Any:
-    """Return an array in place of a list that is cut."""
-    is_list = type(value) in (list, tuple) and at in annotation.data
-    return np.asarray(value) if is_list else value
+def _value(annotation: Any, at: str | int, value: Any) -> Any:
+    return as_array(value) if at in annotation.data else value
+
+
+def as_array(value: Any) -> Any:
+    """Return an array of a list; any other value unchanged."""
+    return np.asarray(value) if type(value) in (list, tuple) else value
 
 
 @functools.cache

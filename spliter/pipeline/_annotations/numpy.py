@@ -55,12 +55,8 @@ class Along:
         if len(call.inputs) > 1 or not (is_unknown or (kind == ROWS and length)):
             return
         is_own = 0 in self.axes(call)
-        if (
-            is_own
-            and self.reduction.takes_start
-            and isinstance(kind, Unknown)
-            and not kind.has_positions
-        ):
+        has_positions = not isinstance(kind, Unknown) or kind.has_positions
+        if is_own and self.reduction.takes_start and not has_positions:
             return
         if is_in_order(call.inputs[0].data):
             yield Typing((kind,), (self.reduction if is_own else kind,), length)
@@ -256,7 +252,7 @@ FUNCTIONS: Final[Mapping[Any, Along | Elementwise]] = {
     np.interp: Elementwise((0,), "left right period", positional=3),
     np.digitize: Elementwise((0,), "right", positional=2),
     np.isin: Elementwise((0,), "assume_unique invert kind", positional=2),
-    np.full_like: Elementwise((0,), "dtype", positional=2),
+    np.full_like: Elementwise((0, 1), "dtype", positional=2),
     **dict.fromkeys((np.zeros_like, np.ones_like, np.copy), Elementwise((0,), "dtype")),
     np.where: Elementwise((0, 1, 2), positional=3),
     np.clip: Elementwise((0, "a_min", "a_max", "min", "max"), "a_min a_max min max"),

@@ -135,7 +135,7 @@ class CallTypes:
         return tuple([row and ArrayMeta((length, *row[0]), row[1], exact=False) for row in rows])
 
     def _row(self, call: Call, kind: AnyType) -> tuple[Shape, np.dtype[Any]] | None:
-        if not isinstance(kind, Rows) or not kind.is_declared:
+        if not isinstance(kind, Rows) or (kind.like is None and kind.dtype is None):
             return None
         if kind.like is None:
             return kind.row_of(None)

@@ -36,6 +36,9 @@ class Graph(ABC):
     def run(self, calls: list[Call], kept: set[Node]) -> None:
         """Run calls, in program order with all pending makers; finish the results that are kept."""
 
+    def trace(self) -> None:  # noqa: B027 -- only `explain` needs it, which takes no Split
+        """Note the line of the program that needs a value now."""
+
     def value(self, node: Node) -> Any:
         """Return the value of a node that is not pending, to the program."""
         return node.data

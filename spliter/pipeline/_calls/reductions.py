@@ -75,6 +75,10 @@ class Reduction(SplitType):
         self.takes_start = takes_start
         self.commutative = commutative
 
+    def __repr__(self) -> str:
+        """Return the name of the class, as functions have no short one."""
+        return "Reduction"
+
     def combine(self, pieces: Sequence[Any]) -> Any:
         """Combine partial results pairwise, in order; not finished."""
         level = [each for each in pieces if not isinstance(each, Nothing)]

@@ -184,11 +184,6 @@ class Rows(Axis):
         self.like: str | None = like
         self.shape: Any = shape if shape is None else sizes
 
-    @property
-    def is_declared(self) -> bool:
-        """Whether dtype and shape of a row are known before the call runs."""
-        return self.like is not None or self.dtype is not None
-
     def row_of(self, like: ArrayMeta | None) -> tuple[tuple[int | None, ...], Any]:
         """Return the shape and the dtype of a row, given the meta of `like`."""
         dtype, shape = self.dtype, self.shape

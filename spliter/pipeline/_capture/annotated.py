@@ -27,7 +27,7 @@ from spliter.pipeline._calls.split_types import (
     Unknown,
     broadcast,
 )
-from spliter.pipeline._capture.capture import add, as_argument, graph_of, plain, refused
+from spliter.pipeline._capture.capture import COLUMNS, add, as_argument, graph_of, plain, refused
 from spliter.pipeline._capture.containers import wrapped
 from spliter.pipeline._capture.lazy import Lazy, compute, computed, lazies_in
 
@@ -74,8 +74,9 @@ def _prepare_change(value: Any, graph: Graph, annotated: Annotated, name: str) -
             "the blocks of a Split stay as they are",
             "let it return the changed value, as a new name",
         )
+    if isinstance(value, Lazy) and value._fixed == COLUMNS:  # which share no memory here
+        raise refused(f"calls {name_of(annotated.fn)}, which changes {COLUMNS}, in place")
     graph.evaluate()
-    compute(value)
 
 
 def _as_node(value: Any, kind: AnyType, graph: Graph) -> Any:

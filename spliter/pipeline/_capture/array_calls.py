@@ -7,15 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from spliter.pipeline._annotations.arguments import arguments_of
+from spliter.pipeline._annotations.arguments import arguments_of, as_array
 from spliter.pipeline._annotations.elementwise import ELEMENTWISE, Elementwise
 from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._calls.metas import is_array
 from spliter.pipeline._capture.capture import CLASSES, CONSTANTS, capture, plain, refused, wrap
 from spliter.pipeline._capture.lazy import Lazy, compute, lazies_in
-
-NEW_VALUE: Final = "write x = np.where(mask, new, x), or a new name for the changed value"
-"""What to write in place of a change."""
 
 _CHANGING: Final = (np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal)
 """Functions that change their first argument."""
@@ -43,21 +40,15 @@ def is_operand(value: Any) -> bool:
     return type(value) in (list, tuple) and not lazies_in(value)
 
 
-def as_array(value: Any) -> Any:
-    """Return an array of a list; any other value unchanged."""
-    return np.asarray(value) if type(value) in (list, tuple) else value
-
-
 def capture_ufunc(ufunc: np.ufunc, method: str, inputs: Any, kwargs: Any) -> Any:
     """Capture a call of a ufunc, or run it or one of its methods on evaluated arguments."""
     check_out(ufunc, kwargs)
     fn = ufunc if method == "__call__" else getattr(ufunc, method)
     inputs = tuple(map(known, inputs))
     is_usual = fn is ufunc and isinstance(ufunc, np.ufunc) and not ufunc.signature  # not Numba's
-    if not is_usual or kwargs.keys() - {"dtype", "casting"} or not all(map(is_operand, inputs)):
+    has_lazy = any(isinstance(each, Lazy) for each in inputs) and all(map(is_operand, inputs))
+    if not is_usual or kwargs.keys() - {"dtype", "casting"} or not has_lazy:
         return plain(fn, inputs, kwargs)
-    if not any(isinstance(each, Lazy) for each in inputs):
-        return fn(*inputs, **kwargs)
     return capture(ufunc, tuple(map(as_array, inputs)), kwargs, ELEMENTWISE)
 
 
@@ -66,14 +57,14 @@ def check_out(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
     outs = kwargs.get("out")
     if outs is not None and not (type(outs) is tuple and all(each is None for each in outs)):
         name = getattr(fn, "__name__", fn)
-        raise refused(f"calls {name} with out=, which changes an array in place", NEW_VALUE)
+        raise refused(f"calls {name} with out=, or by an operator such as +=, in place")
 
 
 def capture_function(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Capture a call of an annotated function of NumPy, or run it on evaluated arguments."""
     check_out(fn, kwargs)
-    if fn in _CHANGING:
-        raise refused(f"calls {fn.__name__}, which changes its first argument", NEW_VALUE)
+    if fn in _CHANGING and lazies_in(args[:1]):
+        raise refused(f"calls {fn.__name__}, which changes its first argument")
     args = tuple(map(known, args))
     kwargs = {name: known(each) for name, each in kwargs.items()}
     if fn in (np.shape, np.size, np.ndim) and len(args) == 1 and not kwargs:

@@ -11,13 +11,12 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from spliter.pipeline._annotations.arguments import as_array
 from spliter.pipeline._annotations.elementwise import ASTYPE, ELEMENTWISE
 from spliter.pipeline._annotations.numpy import FUNCTIONS
 from spliter.pipeline._annotations.rows import FILTERED, PICKED
 from spliter.pipeline._calls.metas import DTYPES, ArrayMeta
 from spliter.pipeline._capture.array_calls import (
-    NEW_VALUE,
-    as_array,
     capture_function,
     capture_ufunc,
     is_opaque,
@@ -26,10 +25,10 @@ from spliter.pipeline._capture.array_calls import (
 )
 from spliter.pipeline._capture.capture import (
     CLASSES,
+    COLUMNS,
     CONSTANTS,
-    SLICE,
+    NEW_VALUE,
     capture,
-    fix,
     plain,
     refused,
     rewrapped,
@@ -59,22 +58,25 @@ class LazyValue(Lazy):
         """Evaluate, and return an attribute of the value."""
         if name.startswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self._evaluated(), name)
+        return getattr(self._evaluated(name), name)
 
     def __getitem__(self, key: Any) -> Any:
         """Evaluate, and return an item."""
-        return operator.getitem(self._evaluated(), key)
+        return operator.getitem(self._evaluated("getitem"), key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Refuse a change."""
-        raise refused("sets elements in place", NEW_VALUE)
+        raise refused("sets elements in place", f"{NEW_VALUE} or x = frame.assign(column=new)")
 
-    def _evaluated(self) -> Any:
+    def _evaluated(self, by: str = "") -> Any:
         graph = self._graph.root()
         if graph.is_over_split and graph.learn(self._node):
             return wrap(self._node, graph, self._fixed)
-        compute(self)
-        return known(self)
+        compute(self, by)
+        found = known(self)
+        if not isinstance(found, (Lazy, *CONSTANTS)):
+            graph.evaluate()  # calls that wait must not see how the program changes it, as a frame
+        return found
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Capture a call of a function of NumPy, or evaluate its arguments."""
@@ -167,8 +169,7 @@ class LazyArray(LazyValue):
             if has_all_rows(keys, self.ndim):
                 found = capture(operator.getitem, (self, keys), {}, PICKED)
                 if is_basic(key):
-                    fix([self])
-                    found._fixed = SLICE
+                    self._fixed, found._fixed = self._fixed or COLUMNS, COLUMNS
                 return found
         return plain(operator.getitem, (self, key), {})
 
@@ -279,7 +280,7 @@ def _call_method(method: Callable[..., Any], value: LazyArray, *args: Any, **kwa
     """Call a method of arrays: by the function of the same name, if that is annotated."""
     name = method.__name__
     if name in _IN_PLACE:
-        raise refused(f"calls the method {name}, which changes an array in place", NEW_VALUE)
+        raise refused(f"calls the method {name}, which changes an array in place")
     function: Any = getattr(np, name, None)
     is_conjugate = isinstance(function, np.ufunc) and value.dtype.kind == "c"  # else it is no copy
     if function is np.clip:  # which must get both bounds, as the method need not

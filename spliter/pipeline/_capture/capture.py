@@ -12,11 +12,13 @@ import numpy as np
 from spliter._errors import InvalidArgumentError
 from spliter.pipeline._calls.calls import Annotation, Call, Node, UnforeseenResultError, source
 from spliter.pipeline._calls.graph import Graph
-from spliter.pipeline._calls.metas import is_array
+from spliter.pipeline._calls.metas import is_array, is_frame
 from spliter.pipeline._calls.sites import Site
 from spliter.pipeline._capture.lazy import Lazy, compute, computed, lazies_in
 
 SLICE: Final = "a slice of another value"
+COLUMNS: Final = "a value of which columns have been taken, or the columns"
+NEW_VALUE: Final = "write a new name, such as x = x + 1 or x = np.where(mask, new, x)"
 
 MAX_PENDING: Final = 10_000
 """Most calls that wait, each in some 2 kB; longer programs are evaluated on the way."""
@@ -36,7 +38,7 @@ def wrap(node: Node, graph: Graph, fixed: str = "") -> Any:
     return CLASSES[node.meta is not None](node, graph, fixed)
 
 
-def refused(what: str, advice: str) -> InvalidArgumentError:
+def refused(what: str, advice: str = NEW_VALUE) -> InvalidArgumentError:
     """Return the error of a change that would have to be seen by other names."""
     return InvalidArgumentError(f"{Site.of_caller()} {what}; {advice}")
 
@@ -60,12 +62,14 @@ def graph_of(lazies: Sequence[Lazy]) -> Graph:
 def as_argument(value: Any, graph: Graph) -> Any:
     """Return the node of a lazy value or of a copy of an array; any other value unchanged.
 
-    Arrays are copied, and lists and dicts, as the program may change them before the call runs.
+    Arrays, frames, lists and dicts are copied, as the program may change them before the call runs.
     """
     if isinstance(value, Lazy):
         return value._node if value._graph.root() is graph else source(compute(value))
     if is_array(value):
         return source(value.copy("K"))
+    if is_frame(value):
+        return value.copy(deep=False)  # pandas copies what is changed
     if isinstance(value, list | dict | set | np.ndarray):
         return copy.copy(value)
     return value
@@ -103,6 +107,7 @@ def _with_number(value: Lazy) -> Any:
         return value
     if node.is_pending:
         graph.by = "" if node.call is None else node.call.name
+        graph.trace()
         graph.evaluate([node])
     return node.data
 

@@ -9,6 +9,8 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
+from spliter._errors import InvalidArgumentError
+from spliter._split import Split
 from spliter.pipeline._calls.calls import source
 from spliter.pipeline._calls.graph import Graph
 from spliter.pipeline._calls.metas import is_array, is_frame
@@ -54,6 +56,10 @@ def wrapped(value: Any, graph: Graph, made: dict[int, Any]) -> Any:
     """Return an argument with arrays made lazy, also in lists, tuples and dicts."""
     if id(value) in made:
         return made[id(value)]
+    if isinstance(value, Split):
+        raise InvalidArgumentError(
+            "a list, tuple or dict of the arguments holds a Split; pass the Split itself: f(parts)"
+        )
     if is_array(value) or is_frame(value):
         result = made[id(value)] = wrap(source(value), graph, ARGUMENT)
         return result
@@ -81,7 +87,7 @@ def settled(value: Any, value_of: Callable[[Lazy], Any] = compute) -> Any:
     if isinstance(value, tuple):
         items = [settled(item, value_of) for item in value]
         return value if all(map(operator.is_, items, value)) else with_items(value, items)
-    if type(value) in (list, dict):
+    if isinstance(value, list | dict):
         for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
             if (found := settled(item, value_of)) is not item:
                 value[key] = found

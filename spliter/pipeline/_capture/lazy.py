@@ -34,7 +34,7 @@ class Lazy:
         """Evaluate, and return the array, read-only unless it is a copy."""
         if not copy:
             self._fixed = self._fixed or "a value of which an array has been taken"
-        return np.array(read_only(compute(self)), dtype, copy=copy)
+        return np.array(read_only(compute(self, "asarray")), dtype, copy=copy)
 
     def __copy__(self) -> Any:
         """Copy the value."""
@@ -42,12 +42,7 @@ class Lazy:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the value itself."""
-        return identity, (compute(self),)
-
-
-def identity(value: Any) -> Any:
-    """Return a value, as what pickles of lazy ones call."""
-    return value
+        return copy.copy, (compute(self),)
 
 
 def read_only(value: Any) -> Any:
@@ -66,6 +61,8 @@ def compute(value: Any, by: str = "") -> Any:
     graph, node = value._graph.root(), value._node
     graph.check()
     graph.by = by
+    if by or node.is_pending:
+        graph.trace()
     if node.is_pending:
         graph.evaluate()
     return graph.value(node)

@@ -82,14 +82,17 @@ class SplitGraph(Graph):
         """Return how rows are cut for a call; add the types of its results with rows."""
         known = tuple([node.rows.kind if node.rows else kinds.get(node) for node in call.inputs])
         for typing in call.annotation.typings(call, known):
-            if typing.agrees_with(known) and not any(map(_is_along_rows, typing.outputs)):
+            # Blocks of a result do not stand side by side.
+            is_along_rows = any(isinstance(o, Axis) and o.axis for o in typing.outputs)
+            if typing.agrees_with(known) and not is_along_rows:
                 for number, node in call.live_outputs():
                     if not _is_combined(typing.outputs[number]):
                         kinds[node] = typing.outputs[number]
                 return typing
         raise WholeArrayError(
-            f"{call.place} needs the whole array over {self.split!r}, about {self.nbytes} bytes; "
-            "call it on each block in a task, or pass arrays or frames instead of the Split"
+            f"{call.place} needs all rows over {self.split!r}, about {self.nbytes} bytes, or has "
+            "operands of other rows; split them together, split(x, y), choose rows by the same "
+            "mask, call it on each block in a task, or pass arrays or frames instead of the Split"
         )
 
     def _run_pass(self, chosen: Sequence[tuple[Call, Typing]], wanted: Collection[Node]) -> None:
@@ -173,8 +176,9 @@ class SplitGraph(Graph):
         raise WholeArrayError(
             f"{Site.of_caller()}{f', in {self.by},' if self.by else ''} needs all rows of a value "
             f"over {self.split!r} in the client's memory, about {self.nbytes} bytes; reduce it "
-            "first, return it and use the collection, annotate a function of rows by splittable, "
-            "or pass arrays or frames instead of the Split"
+            f"{'without NaN, as x[~np.isnan(x)].mean()' if self.by[:3] == 'nan' else 'first'}, "
+            "return it and use the collection, annotate a function of rows by splittable, or pass "
+            "arrays or frames instead of the Split"
         )
 
     def length(self, node: Node) -> int | None:
@@ -240,8 +244,3 @@ class SplitGraph(Graph):
 def _is_combined(kind: SplitType) -> bool:
     """Return whether the client combines a result; others stay at the partitions."""
     return kind.combines or isinstance(kind, Broadcast)
-
-
-def _is_along_rows(kind: SplitType) -> bool:
-    """Return whether the blocks of a result stand side by side, which collections do not."""
-    return isinstance(kind, Axis) and kind.axis != 0

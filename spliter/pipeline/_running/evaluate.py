@@ -36,10 +36,13 @@ class LocalGraph(Graph):
 
     def run(self, calls: list[Call], kept: set[Node]) -> None:
         """Run calls; finish those of their results that are kept."""
-        if (trace := TRACE.get()) is not None:
-            by = f" by {self.by}" if self.by else ""
-            trace.append(f"evaluated at {Site.of_caller()}{by}")
         self.was_planned |= run_calls(calls, kept, CURRENT.get())
+
+    def trace(self) -> None:
+        """Note the line of the program that needs a value now, once, for `explain`."""
+        if (trace := TRACE.get()) is not None:
+            line = f"evaluated at {Site.of_caller()}{f' by {self.by}' if self.by else ''}"
+            trace += [line] if line not in trace else []
 
 
 def run_calls(calls: Sequence[Call], kept: Collection[Node], options: Options) -> bool:
