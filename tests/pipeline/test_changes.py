@@ -299,8 +299,8 @@ def test_over_a_split_the_same_is_refused(body: Any) -> None:
     errors = InvalidArgumentError, WholeArrayError
     with split(blocks) as parts, pytest.raises(errors) as caught:
         pipeline(body)(parts)
-    slices = slice_of_a_value, value_of_a_slice, slice_of_an_argument, items_changed
-    slices += (columns_of_a_filter,)
+    slices = [slice_of_a_value, value_of_a_slice, slice_of_an_argument, items_changed]
+    slices.append(columns_of_a_filter)
     if body not in slices:  # which need all rows, over a Split
         assert re.search(f"(?s){REFUSED[body][1]}", str(caught.value))
     np.testing.assert_array_equal(np.concatenate(blocks), X)

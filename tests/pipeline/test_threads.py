@@ -241,9 +241,10 @@ def test_returned_containers_have_plain_arrays() -> None:
     assert type(found["a"][0]) is np.ndarray
     assert type(found["a"][1][0]) is np.ndarray
     assert type(found["a"][1][1]["b"]) is np.float64
-    for made in (OrderedDict, lambda **given: defaultdict(list, **given)):
-        other = pipeline(lambda x, made=made: made(a=x + 1))(X)
-        assert type(other) is type(made())
+    kinds: list[Any] = [OrderedDict, lambda **given: defaultdict(list, **given)]
+    for make in kinds:
+        other = pipeline(lambda x, make=make: make(a=x + 1))(X)
+        assert type(other) is type(make())
         assert type(other["a"]) is np.ndarray
 
 
