@@ -19,10 +19,10 @@ class MaterializedChecks(BackendHooks):
 
     def test_one_block_with_all_rows_in_order(self) -> None:
         @settings(max_examples=self.examples, deadline=None)
-        @given(layout=strategies.layouts(n_locations=self.n_locations))
-        def check(layout: strategies.Layout) -> None:
-            collection = self.encoded(layout.lengths, layout.placement)
-            n = layout.partitions_per_location
+        @given(placed=strategies.placed_blocks(n_locations=self.n_locations))
+        def check(placed: strategies.PlacedBlocks) -> None:
+            collection = self.encoded(placed.lengths, placed.placement)
+            n = placed.partitions_per_location
             with split(collection, partitions_per_location=n, materialize=True) as parts:
                 for partition, blocks in zip(
                     parts, self.collect(parts.map(_programs.blocks_of)), strict=True

@@ -34,12 +34,12 @@ class PartitionChecks(BackendHooks):
 
     def test_partitions_cover_the_collection_with_right_values_and_indexes(self) -> None:
         @settings(max_examples=self.examples, deadline=None)
-        @given(layout=strategies.layouts(n_locations=self.n_locations))
-        def check(layout: strategies.Layout) -> None:
-            collection = self.encoded(layout.lengths, layout.placement)
-            parts = split(collection, partitions_per_location=layout.partitions_per_location)
+        @given(placed=strategies.placed_blocks(n_locations=self.n_locations))
+        def check(placed: strategies.PlacedBlocks) -> None:
+            collection = self.encoded(placed.lengths, placed.placement)
+            parts = split(collection, partitions_per_location=placed.partitions_per_location)
             contents = self.collect(parts.map(_programs.contents))
-            chunks = (layout.lengths,)
+            chunks = (placed.lengths,)
             names: dict[int, Location] = {}
             for partition, found in zip(parts, contents, strict=True):
                 indexes = [index for index, _ in found]
@@ -48,7 +48,7 @@ class PartitionChecks(BackendHooks):
                 assert len(partition) == len(indexes) > 0
                 for index, block in found:
                     np.testing.assert_array_equal(block, index_encoded_block(index, chunks))
-                    number = layout.placement[index[0]]
+                    number = placed.placement[index[0]]
                     assert names.setdefault(number, partition.location) == partition.location
                 items = [block for _, block in found]
                 np.testing.assert_array_equal(partition.get_item_indexes(), np.concatenate(items))
@@ -56,7 +56,7 @@ class PartitionChecks(BackendHooks):
             assert len(set(names.values())) == len(names), "one name per location"
             assert set(names.values()) == set(parts.locations)
             every = Counter(index for partition in parts for index in partition.get_indexes())
-            assert every == Counter((at,) for at in range(len(layout.lengths)))
+            assert every == Counter((at,) for at in range(len(placed.lengths)))
 
         check()
 

@@ -48,13 +48,13 @@ class SplitChecks(BackendHooks):
 
     def test_result_depends_on_the_items_alone(self) -> None:
         @settings(max_examples=self.examples, deadline=None)
-        @given(layout=strategies.layouts(n_locations=self.n_locations))
-        def check(layout: strategies.Layout) -> None:
-            collection = self.encoded(layout.lengths, layout.placement)
+        @given(placed=strategies.placed_blocks(n_locations=self.n_locations))
+        def check(placed: strategies.PlacedBlocks) -> None:
+            collection = self.encoded(placed.lengths, placed.placement)
             parts = self.split_collections(
-                collection, partitions_per_location=layout.partitions_per_location
+                collection, partitions_per_location=placed.partitions_per_location
             )
-            items = whole(layout.lengths)
+            items = whole(placed.lengths)
             futures = parts.map(_programs.total), parts.map(_programs.collect_items)
             combined = reduce(operator.add, futures[0]), reduce(_programs.unite, futures[1])
             assert self.collect(combined) == [items.sum(), frozenset(items.tolist())]

@@ -110,7 +110,7 @@ def capacities(
 
 
 @dataclass(frozen=True)
-class Layout:
+class PlacedBlocks:
     """Blocks along axis 0 and where each goes.
 
     Parameters
@@ -129,7 +129,7 @@ class Layout:
 
 
 @st.composite
-def layouts(draw: st.DrawFn, *, n_locations: int, max_blocks: int = 12) -> Layout:
+def placed_blocks(draw: st.DrawFn, *, n_locations: int, max_blocks: int = 12) -> PlacedBlocks:
     """Draw collections of one axis, spread over locations.
 
     Parameters
@@ -142,10 +142,10 @@ def layouts(draw: st.DrawFn, *, n_locations: int, max_blocks: int = 12) -> Layou
 
     Returns
     -------
-    Layout
+    PlacedBlocks
     """
     lengths = draw(st.lists(st.integers(0, 6), min_size=1, max_size=max_blocks))
     where = st.integers(0, n_locations - 1)
     placement = draw(st.lists(where, min_size=len(lengths), max_size=len(lengths)))
     wanted = draw(st.none() | st.integers(1, 4))
-    return Layout(tuple(lengths), tuple(placement), wanted)
+    return PlacedBlocks(tuple(lengths), tuple(placement), wanted)

@@ -281,16 +281,19 @@ def test_packers_pickle_as_their_layout() -> None:
     assert str(again.explain()) == str(packer.explain())
 
 
-def test_memory_is_freed_with_the_packer() -> None:
+@pytest.mark.parametrize("binds", [False, True])
+def test_memory_is_freed_with_the_packer(binds: bool) -> None:
     memory = RNG.integers(0, 256, 100_000, np.uint8)
     packer = lo.indexed_block(1, RNG.permutation(1000), "f8").commit("llvm")
-    packer.unpack(packer.pack(memory), out=memory)
+    packed = packer.pack(memory)
+    packer.unpack(packed, out=memory)
+    bound = packer.bind(memory, packed) if binds else None
     node = weakref.ref(packer.layout.placed.node)
-    buffer = weakref.ref(memory)
-    del packer, memory
+    buffers = [weakref.ref(memory), weakref.ref(packed)]
+    del packer, memory, packed, bound
     gc.collect()
     assert node() is None
-    assert buffer() is None
+    assert [buffer() for buffer in buffers] == [None, None]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -318,16 +321,6 @@ def test_bound_packers_keep_what_they_use(name: str, engine: Engine) -> None:
     with pytest.raises(InvalidArgumentError, match="send the packer"):
         pickle.dumps(bound)
     assert repr(bound) == f"<BoundPacker of {len(expected)} bytes>"
-
-
-def test_memory_is_freed_with_the_bound_packer() -> None:
-    memory = np.zeros(8000, np.uint8)
-    packer = lo.indexed_block(1, RNG.permutation(1000), "f8").commit("llvm")
-    bound = packer.bind(memory, np.empty(8000, np.uint8))
-    buffer = weakref.ref(memory)
-    del bound, memory
-    gc.collect()
-    assert buffer() is None
 
 
 def test_kernels_are_compiled_once_for_a_shape_and_forgotten() -> None:

@@ -84,19 +84,6 @@ def test_buffers_that_are_a_byte_short_are_refused(layout: lo.Layout, count: int
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@given(nests(3), st.integers(1, 2), st.data())
-def test_parts_add_up(engine: Engine, layout: lo.Layout, count: int, data: st.DataObject) -> None:
-    moved, _ = at_zero(layout, count)
-    memory, _ = memory_for(layout, count)
-    packer = moved.commit(engine)
-    whole = packer.pack(memory, count=count)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
-    for start, stop in zip([0, *cuts], [*cuts, len(whole)], strict=True):
-        part = packer.pack(memory, np.empty(stop - start, np.uint8), start, count)
-        np.testing.assert_array_equal(part, whole[start:stop])
-
-
-@pytest.mark.parametrize("engine", ENGINES)
 @given(nests(), st.integers(0, 2))
 def test_unpacked_bytes_are_back_and_gaps_untouched(
     engine: Engine, layout: lo.Layout, count: int

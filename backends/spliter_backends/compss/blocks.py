@@ -27,7 +27,7 @@ from spliter_backends.compss import tasks
 from spliter_backends.compss.api import Future, compss_delete_object, compss_get_number_of_resources
 from spliter_backends.compss.outcome import hosts, splits
 from spliter_backends.compss.settings import settings
-from spliter_backends.compss.source import InputLayout, remote_source
+from spliter_backends.compss.source import BlockInputs, remote_source
 from spliter_backends.compss.worker import BlockMetadata
 
 _metadata: Final[weakref.WeakKeyDictionary[Any, BlockMetadata]] = weakref.WeakKeyDictionary()
@@ -89,8 +89,8 @@ class CompssSource(RemoteSource):
 
     def task_inputs(
         self, partition: Partition, start: int, constraints: Any
-    ) -> tuple[InputLayout, Sequence[Any]]:
-        """Return the objects to pass to a task, and their layout."""
+    ) -> tuple[BlockInputs, Sequence[Any]]:
+        """Return the objects to pass to a task, and which are which."""
         members = self._blocks.members
         positions = self._planned.positions.tolist()
         objects = [part for position in positions for part in members[0].blocks[position]]
@@ -98,7 +98,7 @@ class CompssSource(RemoteSource):
             objects += [part for row in self._rows for part in member.blocks[row]]
         wanted = partition.begin_pass()
         is_concatenated = wanted and len(partition) > 1
-        layout = InputLayout(
+        block_inputs = BlockInputs(
             start=0 if is_concatenated else start,
             nblocks=len(partition),
             columns=tuple(member.columns for member in members),
@@ -111,10 +111,12 @@ class CompssSource(RemoteSource):
             iterates_concatenated=wanted,
         )
         if not is_concatenated:
-            return layout, objects
+            return block_inputs, objects
         if self._one is None:
-            self._one = tasks.start("concatenate", constraints, uuid.uuid4().hex, layout, objects)
-        return layout.with_one_input(start), [self._one]
+            self._one = tasks.start(
+                "concatenate", constraints, uuid.uuid4().hex, block_inputs, objects
+            )
+        return block_inputs.with_one_input(start), [self._one]
 
     def release(self) -> None:
         """Delete the concatenated blocks."""

@@ -20,10 +20,10 @@ from spliter_backends._shared.unpicklable import not_serializable
 from spliter_backends.compss.api import Future
 from spliter_backends.compss.future import CompssFuture
 from spliter_backends.compss.outcome import ERRORS, TaskFailure, TaskReport
-from spliter_backends.compss.source import InputLayout, remote_source
+from spliter_backends.compss.source import BlockInputs, remote_source
 
-InputConverter: TypeAlias = Callable[[Partition, int], tuple[InputLayout, Sequence[Any]]]
-"""Takes a partition and the number of its first input; returns the layout of inputs, and these."""
+InputConverter: TypeAlias = Callable[[Partition, int], tuple[BlockInputs, Sequence[Any]]]
+"""Takes a partition and the number of its first input; returns its inputs, and which are which."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class _CollectedInputs:
     convert: InputConverter
     inputs: list[Any] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
-    partitions: list[tuple[Partition, InputLayout]] = field(default_factory=list)
+    partitions: list[tuple[Partition, BlockInputs]] = field(default_factory=list)
     partition_numbers: dict[int, int] = field(default_factory=dict)
 
     def future(self, future: Any) -> tuple[Any, ...] | None:
@@ -59,14 +59,15 @@ class _CollectedInputs:
     def partition(self, partition: Partition) -> tuple[Any, ...]:
         number = self.partition_numbers.setdefault(id(partition), len(self.partitions))
         if number == len(self.partitions):
-            layout, objects = self.convert(partition, len(self.inputs))
+            block_inputs, objects = self.convert(partition, len(self.inputs))
             self.inputs.extend(objects)
             self.partitions.append(
                 (
                     partition.at_location(
-                        remote_source(layout.location), materialize=layout.iterates_concatenated
+                        remote_source(block_inputs.location),
+                        materialize=block_inputs.iterates_concatenated,
                     ),
-                    layout,
+                    block_inputs,
                 )
             )
         return "partition", number

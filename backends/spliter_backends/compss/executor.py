@@ -26,7 +26,7 @@ from spliter_backends.compss.collection import assemble_blocks
 from spliter_backends.compss.future import CompssFuture
 from spliter_backends.compss.outcome import TaskFailure, TaskResult, futures, hosts
 from spliter_backends.compss.settings import settings
-from spliter_backends.compss.source import InputLayout
+from spliter_backends.compss.source import BlockInputs
 from spliter_backends.compss.worker import Call
 
 
@@ -143,7 +143,7 @@ class CompssExecutor(Executor):
 
     def _check_and_convert(
         self, partition: Partition, start: int
-    ) -> tuple[InputLayout, Sequence[Any]]:
+    ) -> tuple[BlockInputs, Sequence[Any]]:
         if not isinstance(partition.executor, CompssExecutor):
             raise InvalidArgumentError(
                 "the partition belongs to another backend than the one the task is submitted to; "
@@ -151,10 +151,10 @@ class CompssExecutor(Executor):
             )
         return partition.executor.inputs_of(partition, start)
 
-    def inputs_of(self, partition: Partition, start: int) -> tuple[InputLayout, Sequence[Any]]:
-        """Return the inputs of a task on a partition, and their layout (for the backend)."""
+    def inputs_of(self, partition: Partition, start: int) -> tuple[BlockInputs, Sequence[Any]]:
+        """Return the inputs of a task on a partition, and which are which (for the backend)."""
         source: Any = partition.source
-        found: tuple[InputLayout, Sequence[Any]]
+        found: tuple[BlockInputs, Sequence[Any]]
         found = source.task_inputs(partition, start, self._pin(partition.location))
         return found
 

@@ -23,7 +23,7 @@ from spliter_backends.compss.api import storage_is_configured
 from spliter_backends.compss.executor import CompssExecutor
 from spliter_backends.compss.persistent_contents import PersistentObjects
 from spliter_backends.compss.settings import settings as compss_settings
-from spliter_backends.compss.source import InputLayout, InputSource
+from spliter_backends.compss.source import BlockInputs, InputSource
 
 NODES_VARIABLE: Final = "SPLITER_COMPSS_WORKERS"
 """Line of the storage interface's file with ``<backend id>=<node>`` for each backend of dataClay;
@@ -97,15 +97,15 @@ class CompssPersistentExecutor(CompssExecutor):
         node = nodes_of_backends().get(location) if location is not None else None
         return super()._pin(None if node is None else Location(node))
 
-    def inputs_of(self, partition: Partition, start: int) -> tuple[InputLayout, Sequence[Any]]:
-        """Return the inputs of a task on a partition, and their layout.
+    def inputs_of(self, partition: Partition, start: int) -> tuple[BlockInputs, Sequence[Any]]:
+        """Return the inputs of a task on a partition, and which are which.
 
         The inputs are the objects if there is a storage interface, else there are none.
         """
         ids = self._ids(partition)
         if not storage_is_configured():
-            return self._layout(partition, start, tuple(ids)), ()
-        return self._layout(partition, start, ()), self._objects_of(ids)
+            return self._block_inputs(partition, start, tuple(ids)), ()
+        return self._block_inputs(partition, start, ()), self._objects_of(ids)
 
     def _objects_of(self, ids: Sequence[uuid.UUID]) -> list[Any]:
         """Return objects by id; query all unknown ones concurrently."""
@@ -117,9 +117,9 @@ class CompssPersistentExecutor(CompssExecutor):
 
     def readable_partition(self, partition: Partition) -> Partition:
         """Return a partition that a task in this process reads from dataClay."""
-        layout = self._layout(partition, 0, tuple(self._ids(partition)))
+        block_inputs = self._block_inputs(partition, 0, tuple(self._ids(partition)))
         return partition.at_location(
-            InputSource(layout, ()), materialize=layout.iterates_concatenated
+            InputSource(block_inputs, ()), materialize=block_inputs.iterates_concatenated
         )
 
     def _ids(self, partition: Partition) -> list[uuid.UUID]:
@@ -131,12 +131,12 @@ class CompssPersistentExecutor(CompssExecutor):
             ids += [member[row] for row in rows]
         return ids
 
-    def _layout(self, partition: Partition, start: int, ids: tuple[Any, ...]) -> InputLayout:
+    def _block_inputs(self, partition: Partition, start: int, ids: tuple[Any, ...]) -> BlockInputs:
         from dataclay.config import settings
 
         service = settings.client.dataclay_host, settings.client.dataclay_port
         nbytes = tuple(self._blocks.nbytes_of(partition.indexes.positions).tolist())
-        return InputLayout(
+        return BlockInputs(
             start=start,
             nblocks=len(partition),
             columns=(1,) * len(self._blocks.grids),

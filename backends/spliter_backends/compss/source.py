@@ -1,7 +1,7 @@
-"""Source of a partition in a PyCOMPSs task, and the layout of its blocks in the task's inputs.
+"""Source of a partition in a PyCOMPSs task, and which of the task's inputs are its blocks.
 
 COMPSs passes the blocks to a task as elements of a collection parameter, which its scheduler
-considers. The layout describes which inputs belong to which partition and block::
+considers. `BlockInputs` says which inputs belong to which partition and block::
 
     inputs of the task    f0   b00 b01 | b10 b11   y0 y1      one   ...
                           future   two blocks of      its      a partition,
@@ -31,7 +31,7 @@ from spliter_backends.compss.persistent_contents import PersistentObjects
 
 
 @dataclass(frozen=True)
-class InputLayout:
+class BlockInputs:
     """Which inputs of a task belong to a partition.
 
     columns: For each aligned collection, the number of inputs per block, side by side.
@@ -62,8 +62,8 @@ class InputLayout:
             return 0
         return 1 if self.is_concatenated else self.nblocks * sum(self.columns)
 
-    def with_one_input(self, start: int) -> InputLayout:
-        """Return the layout of the same partition, passed as one input."""
+    def with_one_input(self, start: int) -> BlockInputs:
+        """Return those of the same partition, passed as one input."""
         return dataclasses.replace(
             self, start=start, is_concatenated=True, iterates_concatenated=True
         )
@@ -77,9 +77,9 @@ def remote_source(location: str) -> RemoteSource:
 class InputSource(BlockSource):
     """Source of a partition in a task that received its blocks."""
 
-    def __init__(self, layout: InputLayout, inputs: Sequence[Any]) -> None:
-        self._layout = layout
-        self._inputs = inputs[layout.start : layout.start + layout.ninputs]
+    def __init__(self, block_inputs: BlockInputs, inputs: Sequence[Any]) -> None:
+        self._block_inputs = block_inputs
+        self._inputs = inputs[block_inputs.start : block_inputs.start + block_inputs.ninputs]
         self._one: tuple[Any] | None = None
         for value in self._inputs:
             if isinstance(value, TaskFailure):
@@ -87,32 +87,32 @@ class InputSource(BlockSource):
 
     def read(self) -> Iterator[Any]:
         """Return an iterator over the blocks, or tuples of aligned blocks."""
-        return iter(self._original_blocks()) if self._layout.is_concatenated else self._read()
+        return iter(self._original_blocks()) if self._block_inputs.is_concatenated else self._read()
 
     def fetches(self) -> Fetches | None:
         """Return the reads of persistent objects; None if COMPSs has passed the blocks."""
-        persistent = self._layout.persistent
+        persistent = self._block_inputs.persistent
         if persistent is None:
             return None
-        return persistent.fetches(self._block, self._layout.location)
+        return persistent.fetches(self._block, self._block_inputs.location)
 
     def _read(self) -> Iterator[Any]:
-        return map(self._block, range(self._layout.nblocks))
+        return map(self._block, range(self._block_inputs.nblocks))
 
     def _block(self, number: int) -> Any:
         """Return a block, or a tuple of aligned blocks."""
-        layout = self._layout
+        block_inputs = self._block_inputs
         blocks, start = [], 0
-        for width in layout.columns:
+        for width in block_inputs.columns:
             at = start + number * width
-            if layout.persistent is None:
+            if block_inputs.persistent is None:
                 blocks.append(concatenate_columns(self._inputs[at : at + width]))
             else:  # one object for each block
-                blocks.append(layout.persistent.content(at, self._inputs))
-            start += layout.nblocks * width
+                blocks.append(block_inputs.persistent.content(at, self._inputs))
+            start += block_inputs.nblocks * width
         if len(blocks) == 1:
             return blocks[0]
-        check_rows(blocks, layout.indexes[number])
+        check_rows(blocks, block_inputs.indexes[number])
         return tuple(blocks)
 
     def _original_blocks(self) -> list[Any]:
@@ -129,7 +129,7 @@ class InputSource(BlockSource):
 
     def materialized(self) -> Any:
         """Return the concatenated blocks: an input of the task, or made now and kept."""
-        if self._layout.is_concatenated:
+        if self._block_inputs.is_concatenated:
             return self._inputs[0][1]
         if self._one is None:
             self._one = (concatenate(blocks_of(self)),)
@@ -137,7 +137,7 @@ class InputSource(BlockSource):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the blocks."""
-        return remote_source, (self._layout.location,)
+        return remote_source, (self._block_inputs.location,)
 
 
 def _rows(block: Any, start: int, end: int) -> Any:
@@ -164,7 +164,7 @@ def concatenate_columns(blocks: Sequence[Any]) -> Any:
     return np.hstack(blocks)
 
 
-def concatenate_inputs(layout: InputLayout, inputs: Sequence[Any]) -> tuple[list[int], Any]:
+def concatenate_inputs(block_inputs: BlockInputs, inputs: Sequence[Any]) -> tuple[list[int], Any]:
     """Return the number of rows of each block and the concatenated blocks, for a later task."""
-    blocks = list(InputSource(layout, inputs).read())
+    blocks = list(InputSource(block_inputs, inputs).read())
     return [count_rows(block) for block in blocks], concatenate(blocks)

@@ -24,7 +24,7 @@ from spliter_backends.compss.api import (
 )
 from spliter_backends.compss.future import CompssFuture
 from spliter_backends.compss.outcome import TaskFailure, local_report, result_of
-from spliter_backends.compss.source import InputLayout, concatenate_inputs
+from spliter_backends.compss.source import BlockInputs, concatenate_inputs
 from spliter_backends.compss.worker import (
     BlockMetadata,
     Call,
@@ -55,7 +55,7 @@ DECORATION: Final[Mapping[str, Mapping[str, Any]]] = {
         **_IN_TURN,
     },
     "describe": {"returns": CompssFuture, **_INPUTS},
-    "concatenate": {"returns": CompssFuture, "layout": IN_DELETE, **_INPUTS},
+    "concatenate": {"returns": CompssFuture, "block_inputs": IN_DELETE, **_INPUTS},
     "separate": {"returns": CompssFuture, **_INPUTS},
 }
 
@@ -116,10 +116,10 @@ def describe(key: str, inputs: Sequence[Any]) -> Any:
 
 
 @task(**DECORATION["concatenate"])  # type: ignore[untyped-decorator]
-def concatenate(key: str, layout: InputLayout, inputs: Sequence[Any]) -> Any:
+def concatenate(key: str, block_inputs: BlockInputs, inputs: Sequence[Any]) -> Any:
     """Concatenate the blocks of a partition."""
     return pack_outcome(
-        key, catch_failure(key, lambda: CallResult(concatenate_inputs(layout, inputs)))
+        key, catch_failure(key, lambda: CallResult(concatenate_inputs(block_inputs, inputs)))
     )
 
 

@@ -21,7 +21,7 @@ from spliter_backends.compss.outcome import (
     local_report,
     result_of,
 )
-from spliter_backends.compss.source import InputLayout, InputSource
+from spliter_backends.compss.source import BlockInputs, InputSource
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ def unpickle_call(content: bytes, inputs: Sequence[Any]) -> Call:
     here = host_name()
     partitions: list[Partition] = []
     away: set[tuple[str, int, str]] = set()
-    layout: InputLayout
-    for partition, layout in task_inputs:
-        partitions.append(partition.at_location(InputSource(layout, inputs)))
-        if layout.known and layout.location != here:
-            away.add((layout.token, layout.number, here))
+    block_inputs: BlockInputs
+    for partition, block_inputs in task_inputs:
+        partitions.append(partition.at_location(InputSource(block_inputs, inputs)))
+        if block_inputs.known and block_inputs.location != here:
+            away.add((block_inputs.token, block_inputs.number, here))
     fn, args, kwargs = _Unpickler(io.BytesIO(body), inputs, partitions).load()
     return Call(fn, args, kwargs, frozenset(away))
 
