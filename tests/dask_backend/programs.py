@@ -139,3 +139,13 @@ def received(client: Client) -> dict[str, tuple[int, int]]:
         )
 
     return dict(client.run(count))
+
+
+def add_noise(block: Any, rng: Any) -> Any:
+    """Add random numbers, which changes the generator."""
+    return block + rng.normal(size=block.shape)
+
+
+def take_option(number: int, options: dict[str, int]) -> int:
+    """Add an option, which is taken out of all."""
+    return number + options.pop("add")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,7 +20,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask._task_spec import List, Task, TaskRef
-from distributed import Client, SchedulerPlugin, wait
+from dask.utils import get_scheduler_lock
+from distributed import Client, Lock, SchedulerPlugin, wait
 from packaging.version import Version
 
 from spliter import partitioned
@@ -154,6 +156,49 @@ def test_bags_and_delayed(client: Client) -> None:
     with counted(client) as sent, partitioned(client):
         assert dask.compute(bag, {"total": delayed, "plain": 5}) == expected
     assert len(sent) <= 12
+
+
+class Sampler:
+    """Draws other numbers each time."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(1)
+
+    def draw(self, block: Any) -> Any:
+        return programs.add_noise(block, self.rng)
+
+
+def test_tasks_do_not_share_what_they_change(client: Client) -> None:
+    rng, options, sampler, x = np.random.default_rng(0), {"add": 1}, Sampler(), array()
+    for lazy in (
+        x.map_blocks(programs.add_noise, rng, dtype=float),
+        x.map_blocks(sampler.draw, dtype=float),
+        x.map_blocks(lambda block: programs.add_noise(block, rng), dtype=float),
+        dask.delayed([dask.delayed(rng.normal)(n) for n in range(CHUNKS)]),
+        dask.delayed([dask.delayed(programs.take_option)(n, options) for n in range(CHUNKS)]),
+    ):
+        assert partitioned(client).explain(lazy).reason == ""
+        assert same(lazy.compute(scheduler=partitioned(client)), lazy.compute(scheduler=client))
+
+
+class OneAtATime:
+    """Raises if two processes write at the same time."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __setitem__(self, region: Any, block: Any) -> None:
+        self.file.touch(exist_ok=False)
+        time.sleep(0.05)
+        self.file.unlink()
+
+
+def test_what_is_written_is_locked_in_all_processes(client: Client, tmp_path: Path) -> None:
+    with partitioned(client):
+        assert isinstance(get_scheduler_lock(), Lock)
+        da.store(array()[:200], OneAtATime(tmp_path / "open"), lock=True)
+        locks = pytest.importorskip("xarray.backends.locks")
+        assert locks.get_dask_scheduler() == "distributed"
 
 
 def test_tasks_that_have_another_key_than_in_the_graph(client: Client) -> None:

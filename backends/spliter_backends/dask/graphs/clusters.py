@@ -31,6 +31,8 @@ class ClusterTask:
         Keys of the values that leave together.
     singles : tuple of hashable
         Keys of values that leave one by one.
+    copied : frozenset of hashable
+        Tasks that get a copy of their arguments, as each task of Dask does.
     """
 
     nodes: tuple[Any, ...]
@@ -38,28 +40,17 @@ class ClusterTask:
     received: tuple[tuple[Key, ...], ...]
     outputs: tuple[tuple[Key, ...], ...]
     singles: tuple[Key, ...]
+    copied: frozenset[Key]
 
     def __repr__(self) -> str:
         return f"<cluster of {len(self.nodes)} tasks>"  # Dask logs it when a task fails
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run the tasks.
+        """Run the tasks; raise `Reschedule` before the next one if the cluster was cancelled.
 
-        Parameters
-        ----------
-        *arguments
-            The values of `direct`, then a tuple of values for each of `received`.
-
-        Returns
-        -------
-        tuple
-            A tuple of values for each of `outputs`, then the values of `singles`; if there is
-            nothing but one of `outputs`, that one.
-
-        Raises
-        ------
-        distributed.Reschedule
-            If the task has been cancelled, before the next task of the cluster.
+        Takes the values of `direct`, then a tuple of values for each of `received`. Returns a
+        tuple of values for each of `outputs`, then the values of `singles`; if there is nothing
+        but one of `outputs`, that one.
         """
         is_wanted = _is_wanted()
         single = len(self.direct)
@@ -73,8 +64,9 @@ class ClusterTask:
         for node, last in zip(self.nodes, released, strict=True):
             if not is_wanted():
                 raise Reschedule
+            own = loads(dumps(node)) if node.key in self.copied else node
             try:
-                values[node.key] = node({key: values[key] for key in node.dependencies})
+                values[node.key] = own({key: values[key] for key in node.dependencies})
             except Exception as error:
                 with contextlib.suppress(Exception):  # errors of some classes refuse notes
                     error.add_note(f"raised by the Dask task {node.key!r}, which ran in a cluster")
@@ -121,16 +113,7 @@ class PickledCluster:
 def releases(
     uses: Sequence[Collection[Key]], made: Sequence[Key], kept: Sequence[Key]
 ) -> list[list[Key]]:
-    """Return, for each task, the values that no later task uses.
-
-    Parameters
-    ----------
-    uses : sequence of collection of hashable
-        Keys that each task uses.
-    made : sequence of hashable
-        Key of each task's own value.
-    kept : sequence of hashable
-        Keys that are used after the last task.
+    """Return, for each task, the values that no later task uses; `kept` are used after the last.
 
     Examples
     --------

@@ -12,26 +12,16 @@ from dask.utils import key_split
 
 from spliter_backends.dask.graphs.clusters import ClusterTask, PickledCluster
 from spliter_backends.dask.graphs.planner import ALONE, Cluster, Output, Plan
-from spliter_backends.dask.internals.graphs import item_of, new_task
+from spliter_backends.dask.internals.graphs import foreign, item_of, new_task
 
 
 @dataclass(frozen=True)
 class CoarseGraph:
-    """A graph of clusters.
-
-    Parameters
-    ----------
-    tasks : dict
-        Tasks by key.
-    pinned : dict
-        Workers on which a task should run.
-    wanted : list of hashable
-        Keys of the wanted outputs of the plan, whose values are tuples.
-    """
+    """A graph of clusters."""
 
     tasks: dict[Key, Any]
-    pinned: dict[Key, Sequence[str]]
-    wanted: list[Key]
+    pinned: dict[Key, Sequence[str]]  # workers on which a task should run
+    wanted: list[Key]  # of the wanted outputs of the plan, whose values are tuples
 
     def layered(self, annotations: Mapping[str, Mapping[Key, Any]]) -> HighLevelGraph:
         """Return the graph with its annotations, and those of tasks that stay as they are."""
@@ -50,7 +40,6 @@ def build(plan: Plan, graph: Mapping[Key, Any], token: str, workers: Sequence[st
     ----------
     plan : Plan
     graph : mapping
-        The tasks that the plan is about.
     token : str
         Distinguishes the keys of this graph from those of others.
     workers : sequence of str
@@ -60,12 +49,13 @@ def build(plan: Plan, graph: Mapping[Key, Any], token: str, workers: Sequence[st
     pinned: dict[Key, Sequence[str]] = {}
     keys = [_key(cluster, graph, token, at) for at, cluster in enumerate(plan.clusters)]
     where: dict[Output, Key] = {}
+    copied = foreign(graph)
     for key, cluster in zip(keys, plan.clusters, strict=True):
         if cluster.partition == ALONE:
             tasks.update({each: graph[each] for each in cluster.keys})
             continue
         arguments = [*cluster.direct, *(where[output] for output in cluster.inputs)]
-        tasks[key] = new_task(key, PickledCluster(_cluster_task(cluster, graph)), arguments)
+        tasks[key] = new_task(key, PickledCluster(_cluster_task(cluster, graph, copied)), arguments)
         worker = [workers[cluster.partition]]
         if not any(needed in graph for needed in cluster.direct):
             pinned[key] = worker  # else Dask places it, like the single tasks that it needs
@@ -86,8 +76,10 @@ def _key(cluster: Cluster, graph: Mapping[Key, Any], token: str, at: int) -> tup
     return f"{key_split(cluster.keys[-1])}-partition-{token}", at
 
 
-def _cluster_task(cluster: Cluster, graph: Mapping[Key, Any]) -> ClusterTask:
+def _cluster_task(cluster: Cluster, graph: Mapping[Key, Any], copied: set[Key]) -> ClusterTask:
     nodes = tuple(graph[key] for key in cluster.keys)
     outputs = tuple(output.keys for output in cluster.outputs)
     received = tuple(output.keys for output in cluster.inputs)
-    return ClusterTask(nodes, (*cluster.direct,), received, outputs, (*cluster.singles,))
+    own = copied.intersection(cluster.keys)
+    direct, singles = (*cluster.direct,), (*cluster.singles,)
+    return ClusterTask(nodes, direct, received, outputs, singles, frozenset(own))

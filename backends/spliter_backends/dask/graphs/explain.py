@@ -89,20 +89,7 @@ def explain_plan(
     held: Mapping[Key, str],
     nbytes: Mapping[Key, int],
 ) -> Explanation:
-    """Describe a plan.
-
-    Parameters
-    ----------
-    plan : Plan
-    before : int
-        Tasks of the graph.
-    workers : sequence of str
-        Worker of each partition.
-    held : mapping of hashable to str
-        Worker of each existing value.
-    nbytes : mapping of hashable to int
-        Sizes of existing values.
-    """
+    """Describe a plan: workers are of partitions, `held` and `nbytes` of existing values."""
     clusters, tasks = Counter[int](), Counter[int]()
     crossing: set[tuple[Key, str]] = set()
     existing: set[tuple[Key, str]] = set()

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any, Final, Self
 
 import dask
@@ -45,44 +46,22 @@ SAVING: Final = 2
 
 @dataclass(frozen=True)
 class _Planned:
-    """A graph that runs as clusters.
+    """A graph that runs as clusters."""
 
-    Parameters
-    ----------
-    before : int
-        Tasks of the graph.
-    tasks : dict
-        Dask's tasks.
-    annotations : mapping
-        Annotations of tasks, which stay single tasks.
-    plan : Plan
-    workers : list of str
-        Worker of each partition.
-    held : dict
-        Worker of each existing value.
-    """
-
-    before: int
+    before: int  # tasks of the graph
     tasks: dict[Key, Any]
-    annotations: Mapping[str, Mapping[Key, Any]]
+    annotations: Mapping[str, Mapping[Key, Any]]  # of tasks that stay single tasks
     plan: Plan
-    workers: list[str]
-    held: dict[Key, str]
+    workers: list[str]  # of each partition
+    held: dict[Key, str]  # worker of each existing value
 
 
 @dataclass(frozen=True)
 class _Forwarded:
-    """A graph that Dask runs as it is.
-
-    Parameters
-    ----------
-    reason : str
-    before : int
-        Tasks of the graph; 0 if they were not counted.
-    """
+    """A graph that Dask runs as it is."""
 
     reason: str
-    before: int = 0
+    before: int = 0  # tasks of the graph, if they were counted
 
 
 class Partitioned:
@@ -139,6 +118,20 @@ class Partitioned:
                 "asynchronous=False, or await client.compute(collection)"
             )
         return client
+
+    @property
+    def __self__(self) -> Client:
+        """The client, as of its method `get`: xarray locks files across processes if there is one.
+
+        Dask calls its `persist`.
+        """
+        return self.client
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether this is `other`, or its `get`: Dask locks across processes then."""
+        return other is self or (isinstance(other, MethodType) and other == self.client.get)
+
+    __hash__ = object.__hash__
 
     def __call__(self, graph: Any, keys: Any, **options: Any) -> Any:
         """Compute keys of a graph (called by Dask)."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from operator import getitem
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 from dask.typing import Key
 
 from spliter_backends.dask.features import Feature, takes
@@ -27,6 +28,12 @@ def _tasks_are_known() -> bool:
         and takes(convert_legacy_graph, "dsk")
     )
 
+
+LIBRARIES: Final = {
+    *("builtins", "dask", "distributed", "functools", "numpy", "operator"),
+    *("pandas", "pyarrow", "scipy", "toolz", "xarray"),
+}
+"""Packages whose functions keep no state, and do not change arguments that are not theirs."""
 
 task_graphs = Feature(
     "task graphs", "partitioned() forwards every graph as it is", _tasks_are_known
@@ -115,6 +122,47 @@ def special(tasks: Mapping[Key, Any]) -> set[Key]:
     if barriers:
         found.update(key for key, node in tasks.items() if barriers & node.dependencies)
     return found
+
+
+def foreign(tasks: Mapping[Key, Any]) -> set[Key]:
+    """Return the tasks that use code or objects of other packages than `LIBRARIES`.
+
+    They may change their arguments, such as a random generator, or what their functions refer to.
+    """
+    from dask._task_spec import DataNode, Task
+
+    plain = {int, float, bool, str, bytes, type(None), slice}
+    known: dict[int, tuple[bool, Any]] = {}  # by object, which it keeps: many tasks have few
+
+    def is_foreign(value: Any) -> bool:
+        kind = type(value)
+        if kind in plain:
+            return False
+        if kind in (list, tuple, dict):
+            return any(map(is_foreign, value.values() if kind is dict else value))
+        if isinstance(value, Task):
+            return any(map(is_foreign, (value.func, *value.args, *value.kwargs.values())))
+        if kind is DataNode:
+            return is_foreign(value.value)
+        if id(value) not in known:
+            module = (callable(value) and getattr(value, "__module__", None)) or kind.__module__
+            found = (
+                module.partition(".")[0] not in LIBRARIES
+                or isinstance(value, np.random.Generator | np.random.RandomState)
+                or (callable(value) and any(map(is_foreign, _inside(value))))
+            )
+            known[id(value)] = found, value
+        return known[id(value)][0]
+
+    return {key for key, node in tasks.items() if isinstance(node, Task) and is_foreign(node)}
+
+
+def _inside(function: Any) -> list[Any]:
+    """Return what a function refers to: partial ones, methods, and those of ``toolz``."""
+    names = ("func", "args", "keywords", "first", "funcs", "pyfunc", "__self__")
+    cells = getattr(function, "__closure__", None) or ()
+    found = [getattr(function, name, None) for name in names]
+    return found + [cell.cell_contents for cell in cells]
 
 
 def new_task(key: Key, function: Any, arguments: Sequence[Key]) -> Any:
