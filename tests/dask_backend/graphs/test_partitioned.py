@@ -196,7 +196,8 @@ class OneAtATime:
 def test_what_is_written_is_locked_in_all_processes(client: Client, tmp_path: Path) -> None:
     with partitioned(client):
         assert isinstance(get_scheduler_lock(), Lock)
-        da.store(array()[:200], OneAtATime(tmp_path / "open"), lock=True)
+        target: Any = OneAtATime(tmp_path / "open")
+        da.store(array()[:200], target, lock=True)
         locks = pytest.importorskip("xarray.backends.locks")
         assert locks.get_dask_scheduler() == "distributed"
 
