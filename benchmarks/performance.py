@@ -1,19 +1,15 @@
 """Measure again every figure that the documentation claims.
 
-    python benchmarks/performance.py                      # all of them: about two hours
-    python benchmarks/performance.py --only scale-planner csvm # some
+    python benchmarks/performance.py --update             # all of them: about two hours
+    python benchmarks/performance.py --only rows-dask csvm
     python benchmarks/performance.py --quick              # short forms: does everything still run?
-    python benchmarks/performance.py --update             # and write them into docs/performance.md
     python benchmarks/performance.py --update --older-than 2026-11-22   # go on where that ended
-    python benchmarks/performance.py --only programs --results out   # keep the runs
+    python benchmarks/performance.py --update --only programs --records out   # runs that are there
 
 ``performance.toml`` next to this file lists them. Figures that are not measured stay on the page
-unchanged. With ``--results`` the runs of a comparison are kept in a folder of its name, and those
-that are there are not repeated. For ``spliter compare``, times are divided by SplIter's in the same
-round, or by the ideal's if SplIter's own is not measured: median and quartiles. Its peers with MPI
-are found by
-``SPLITER_MPICH`` and ``SPLITER_OPENMPI``. For other commands the last lines
-are shown.
+unchanged. For ``spliter compare``, times are divided by SplIter's in the same round, or by the
+ideal's: medians and quartiles. Other commands print the table themselves. The peers with MPI are
+found by ``SPLITER_MPICH`` and ``SPLITER_OPENMPI``.
 """
 
 from __future__ import annotations
@@ -29,61 +25,52 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spliter_experiments.compare.ways import IDEAL, MEANINGS, PARTITIONED
-from spliter_experiments.harness.facts import facts
+from spliter_experiments.compare.ways import MEANINGS, PARTITIONED
+from spliter_experiments.harness.facts import Facts, facts
 from spliter_experiments.harness.records import Record, ResultsFolder
-from spliter_experiments.harness.table import NONE, Grid, quartiles
-from spliter_experiments.layouts import comparison as layouts
+from spliter_experiments.harness.table import Grid, pivot_grid, ratio_grid, runs_of
+from spliter_experiments.layouts.workload import over_grid, packed_ways, span_grid
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "benchmarks" / "performance.toml"
 PAGE = ROOT / "docs" / "performance.md"
-OURS = ("spliter", "pipeline", PARTITIONED)
-BASES = (*OURS, IDEAL, "llvm", "mpich-packed", "openmpi-packed")
+BASES = ("spliter", "pipeline", PARTITIONED, "llvm", *packed_ways())
 """Ways that the others are divided by; the first one that was measured."""
 
-LAST_LINES = 30
+MOST_PATTERNS = 6
+"""Of more patterns the table has the faster MPI library only."""
+
+LAST_LINES = 8
 LIMIT_SECONDS = 3 * 3600
 NOT_MEASURED = "not measured"
 VARIABLE = re.compile(r"[A-Z_]+=")
+DAY = re.compile(r"(\d{4}-\d{2}-\d{2}), ([A-Z])\b")
+BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A claim of the documentation and the command that measures it."""
+    """A claim of the documentation and the command that measures it.
+
+    `quick` are options that make the command short; `plot` is where its plot goes, if a page shows
+    it.
+    """
 
     name: str
     page: str
     claim: str
     command: str
-    quick: str
+    quick: str = ""
     plot: str = ""
-    """Where the plot of the full form goes; empty if no page shows it."""
 
 
 def read_figures(file: Path = FIGURES) -> list[Figure]:
     """Return all claims, in the order of the file."""
     return [Figure(**entry) for entry in tomllib.loads(file.read_text(encoding="utf-8"))["figure"]]
-
-
-def claims_table(figures: Sequence[Figure]) -> list[str]:
-    """Return the claims as a Markdown table."""
-
-    def row(figure: Figure) -> tuple[str, ...]:
-        page = Path(figure.page).name
-        return (figure.name, f"[{page}]({page})", figure.claim, in_a_cell(figure.command))
-
-    return Grid(("name", "page", "claim", "command"), tuple(map(row, figures))).markdown()
-
-
-def in_a_cell(command: str) -> str:
-    """Format a command for a table cell; only the first line of a program of several lines."""
-    first, *more = command.splitlines()
-    return f"`{first}` ... (on the page)" if more else f"`{command}`"
 
 
 def words_of(figure: Figure, quick: bool, folder: str) -> tuple[dict[str, str], list[str]]:
@@ -97,23 +84,24 @@ def words_of(figure: Figure, quick: bool, folder: str) -> tuple[dict[str, str], 
     return variables, [sys.executable, *starts, *words]
 
 
-def measure(figure: Figure, quick: bool, results: Path | None = None) -> list[str]:
-    """Run the command of a figure, and return its result as Markdown.
+def machine_of(here: Facts) -> str:
+    """Return a line about the machine and the versions."""
+    versions = ", ".join(f"{name} {version}" for name, version in here.versions.items())
+    memory = f"{here.memory / 2**30:.0f} GiB"
+    return f"{here.processor}, {here.cores} cores, {memory}, {here.system}; {versions}"
 
-    The runs of a comparison in full are kept in a folder of `results`, if given.
-    """
-    roots = [
-        str(ROOT),
-        *(str(ROOT / name) for name in ("backends", "apps", "experiments", "slurm")),
-    ]
-    with tempfile.TemporaryDirectory(prefix="spliter-performance-") as temporary:
-        folder = temporary if quick or results is None else str(results.resolve() / figure.name)
+
+def measure(figure: Figure, quick: bool) -> tuple[str, str, list[str]]:
+    """Run the command of a figure; return the day, the machine, and the table."""
+    roots = [ROOT, *(ROOT / name for name in ("backends", "apps", "experiments", "slurm"))]
+    with tempfile.TemporaryDirectory(prefix="spliter-performance-") as folder:
         variables, words = words_of(figure, quick, folder)
         compares = "compare" in words
+        path = os.pathsep.join(map(str, roots))
         done = subprocess.run(
             [*words, *(["--output", folder] if compares else [])],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(roots), **variables},
+            env={**os.environ, "PYTHONPATH": path, **variables},
             check=True,
             stdout=subprocess.PIPE,
             text=True,
@@ -123,94 +111,89 @@ def measure(figure: Figure, quick: bool, results: Path | None = None) -> list[st
             (plot,) = Path(folder).glob("**/*.png")
             shutil.copyfile(plot, ROOT / figure.plot)
         if compares:
-            return ratios_table(ResultsFolder(Path(folder)).records())
-    return ["```text", *done.stdout.rstrip().splitlines()[-LAST_LINES:], "```"]
+            return of_records(ResultsFolder(Path(folder)).records())
+    lines = done.stdout.rstrip().splitlines()
+    if not any(line.startswith("| ---") for line in lines):
+        lines = ["```text", *lines[-LAST_LINES:], "```"]
+    return dt.datetime.now(dt.UTC).date().isoformat(), machine_of(facts()), lines
 
 
-def ratios_table(records: Sequence[Record]) -> list[str]:
-    """Return a table of each way's time divided by SplIter's in the same round."""
-    measured = {one.way for one in records}
-    base = next(way for way in BASES if way in measured)
-    known = dict.fromkeys((*MEANINGS, *layouts.MEANINGS))
-    ways = [way for way in known if way in measured - {base}]
-    found = {((one.app, one.size, one.x), one.way, one.repetition): one.seconds for one in records}
-    rows = []
-    for case in sorted({key for key, _, _ in found}):
-        own = {at: took for (key, way, at), took in found.items() if (key, way) == (case, base)}
-        ratios = (
-            [found[case, way, at] / own[at] for at in own if (case, way, at) in found]
-            for way in ways
-        )
-        cells = (quartiles(values) if values else NONE for values in ratios)
-        app, size, at_x = case
-        rows.append((size or app, f"{at_x:.15g}", quartiles([*own.values()]), *cells))
-    seconds = "SplIter, s" if base in OURS else f"{base}, s"
-    has_blocks = any(one.blocks for one in records)
-    x = "blocks per core" if has_blocks else "bytes"
-    grid = Grid(("workload", x, seconds, *ways), tuple(rows))
-    if records[0].engine == "process":  # no blocks, and rows of each program's own number
-        return grid.without(x).markdown()
-    one_workload = has_blocks and not records[0].size
-    return (grid.without("workload") if one_workload else grid).markdown()
+def of_records(records: Sequence[Record]) -> tuple[str, str, list[str]]:
+    """Return day, machine and table of records."""
+    last = max(records, key=lambda one: one.started_at)
+    here = Facts(last.versions, last.system, last.processor, last.host_cores, last.host_memory)
+    return last.started_at[:10], machine_of(here), table_of(records).markdown()
 
 
-def section(figure: Figure, quick: bool, results: Path | None = None) -> Iterator[str]:
-    """Measure a figure, and yield the lines of its Markdown section."""
-    here = facts()
-    versions = ", ".join(f"{name} {version}" for name, version in here.versions.items())
-    day = dt.datetime.now(dt.UTC).date().isoformat()
-    form = "the short form, to see that the command runs" if quick else "the full form"
-    short = f" with `{figure.quick}`" if quick and figure.quick else ""
-    yield from (f"{in_a_cell(figure.command)}{short}", "")
-    yield (
-        f"{day}: {form}, on {here.processor}, {here.cores} cores, "
-        f"{here.memory / 2**30:.0f} GiB, {here.system}; {versions}"
-    )
-    yield ""
-    try:
-        yield from measure(figure, quick, results)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        yield f"{NOT_MEASURED}: {type(error).__name__}"
+def table_of(records: Sequence[Record]) -> Grid:
+    """Return a short table: of many patterns or programs, a row for each."""
+    order = [*MEANINGS]
+    records = sorted(records, key=lambda one: (one.app, one.size, one.x, order.index(one.way)))
+    runs, engine = runs_of(records), records[0].engine
+    names, places = ({one.place[at] for one in runs} for at in (0, 1))
+    if engine == "process":  # no blocks, and rows of each program's own number
+        runs = [one._replace(place=one.place[:1]) for one in runs]
+        return ratio_grid(runs, ("workload",), BASES)
+    if engine == "layout":
+        several = len(names) > MOST_PATTERNS
+        return over_grid(records) if several else span_grid(records, "llvm")
+    if len(names) > 1 and len(places) > 1:
+        return pivot_grid(runs, PARTITIONED)
+    grid = ratio_grid(runs, ("workload", "blocks per core"), BASES)
+    return grid if len(names) > 1 else grid.without("workload")
 
 
-def sections_of(text: str) -> dict[str, list[str]]:
-    """Return the lines of each figure's section on a page."""
-    _, _, rest = text.partition("<!-- figures: begin -->\n")
-    inside, _, _ = rest.partition("<!-- figures: end -->")
-    found = (part.partition("\n") for part in inside.strip().split("### ")[1:])
-    return {name: lines.strip().splitlines() for name, _, lines in found}
+@dataclass
+class Page:
+    """The page: what was measured of each figure, and on which machines."""
 
+    machines: list[str]
+    sections: dict[str, list[str]]
 
-def day_of(lines: Sequence[str]) -> dt.date | None:
-    """Return the day when a figure was measured."""
-    if any(line.startswith(NOT_MEASURED) for line in lines):
-        return None
-    days = (re.match(r"\d{4}-\d{2}-\d{2}(?=:)", line) for line in lines)
-    return next((dt.date.fromisoformat(day.group()) for day in days if day), None)
+    @classmethod
+    def parse(cls, text: str) -> Page:
+        """Read a page."""
+        inside = text.partition(BEGIN)[2].partition(END)[0]
+        first, *parts = inside.split("\n### ")
+        machines = [line.split(". ", 1)[1] for line in first.splitlines() if line[1:3] == ". "]
+        sections = {}
+        for part in parts:
+            name, _, lines = part.partition("\n")
+            at = DAY.search(lines) or re.search(NOT_MEASURED, lines)
+            sections[name] = lines[at.start() :].strip().splitlines() if at else []
+        return cls(machines, sections)
 
+    def add(self, name: str, day: str, machine: str, table: Sequence[str], quick: bool) -> None:
+        """Add what was measured of a figure."""
+        if machine not in self.machines:
+            self.machines.append(machine)
+        form = ", short form" if quick else ""
+        letter = chr(ord("A") + self.machines.index(machine))
+        self.sections[name] = [f"{day}, {letter}{form}", "", *table]
 
-def older_than(
-    day: dt.date, figures: Sequence[Figure], sections: Mapping[str, Sequence[str]]
-) -> list[Figure]:
-    """Return the figures measured before a day, or never."""
-    measured = {name: day_of(lines) for name, lines in sections.items()}
-    return [figure for figure in figures if (measured.get(figure.name) or dt.date.min) < day]
+    def lines(self, figures: Sequence[Figure]) -> list[str]:
+        """Return the lines between the marks: machines, and a section for each figure."""
+        found = [f"{chr(ord('A') + at)}. {one}" for at, one in enumerate(self.machines)]
+        for figure in figures:
+            if figure.name in self.sections:
+                page = Path(figure.page).name
+                claim = f"[{page}]({page}): {figure.claim}."
+                measured = self.sections[figure.name]
+                head = [f"### {figure.name}", "", claim, "", f"`{figure.command}`", ""]
+                found += ["", *head, *measured]
+        return found
 
+    def day_of(self, name: str) -> dt.date:
+        """Return the day when a figure was measured; the first of all if it never was."""
+        lines = self.sections.get(name, [])
+        day = DAY.match(lines[0]) if lines else None
+        return dt.date.fromisoformat(day[1]) if day else dt.date.min
 
-def page_of(figures: Sequence[Figure], sections: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the sections of figures, in order, with headings."""
-    known = [figure.name for figure in figures if figure.name in sections]
-    lines = [line for name in known for line in ("", f"### {name}", "", *sections[name])]
-    return lines[1:]
-
-
-def replace_between(text: str, what: str, lines: Sequence[str]) -> str:
-    """Return a page with the lines between two marks replaced."""
-    begin, end = f"<!-- {what}: begin -->\n", f"<!-- {what}: end -->"
-    before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
-    inside = "\n".join(lines)
-    return f"{before}{begin}\n{inside}\n\n{end}{after}"
+    def write_into(self, text: str, figures: Sequence[Figure]) -> str:
+        """Return the text of the page with this content."""
+        before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+        inside = "\n".join(self.lines(figures))
+        return f"{before}{BEGIN}\n{inside}\n\n{END}{after}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -222,41 +205,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="the short forms")
     parser.add_argument("--update", action="store_true", help="write into docs/performance.md")
     parser.add_argument(
-        "--older-than",
-        type=dt.date.fromisoformat,
-        metavar="DAY",
-        help="only what was measured before this day (UTC), or never",
+        "--older-than", type=dt.date.fromisoformat, metavar="DAY", help="only what is older"
     )
-    parser.add_argument("--results", type=Path, metavar="FOLDER", help="keep runs of comparisons")
-    parser.add_argument("--list", action="store_true", help="show the claims, measure nothing")
+    parser.add_argument("--records", type=Path, help="take the runs in this folder instead")
+    parser.add_argument("--list", action="store_true", help="measure nothing")
     options = parser.parse_args(arguments)
-    if options.list:
-        print("\n".join(claims_table(figures)))
-    if options.update:
-        text = replace_between(PAGE.read_text(encoding="utf-8"), "claims", claims_table(figures))
-        PAGE.write_text(text, encoding="utf-8")
-    if options.list:
-        return
-    chosen = [figure for figure in figures if figure.name in options.only]
-    if options.older_than is not None:
-        chosen = older_than(
-            options.older_than, chosen, sections_of(PAGE.read_text(encoding="utf-8"))
-        )
     failed = []
-    for figure in chosen:
+    for figure in figures:
+        page = Page.parse(PAGE.read_text(encoding="utf-8"))
+        is_new = options.older_than is not None and page.day_of(figure.name) >= options.older_than
+        if options.list or figure.name not in options.only or is_new:
+            continue
         print(f"### {figure.name}\n", flush=True)
-        lines = []
-        for line in section(figure, options.quick, options.results):
-            print(line, flush=True)
-            lines.append(line)
-        print(flush=True)
-        if options.update:
-            text = PAGE.read_text(encoding="utf-8")
-            sections = {**sections_of(text), figure.name: lines}
-            text = replace_between(text, "figures", page_of(figures, sections))
-            PAGE.write_text(text, encoding="utf-8")
-        if day_of(lines) is None:
+        try:
+            found = (
+                of_records(ResultsFolder(options.records).records())
+                if options.records
+                else measure(figure, options.quick)
+            )
+            page.add(figure.name, *found, quick=options.quick)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            page.sections[figure.name] = [f"{NOT_MEASURED}: {type(error).__name__}"]
             failed.append(figure.name)
+        print("\n".join(page.sections[figure.name]), flush=True)
+        if options.update:
+            text = page.write_into(PAGE.read_text(encoding="utf-8"), figures)
+            PAGE.write_text(text, encoding="utf-8")
+    if options.update:
+        text = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(Page.parse(text).write_into(text, figures), encoding="utf-8")
     if failed:
         raise SystemExit(f"{NOT_MEASURED}: {', '.join(failed)}")
 

@@ -103,12 +103,11 @@ def test_help_says_what_every_way_is() -> None:
 def test_help_lists_the_ways_and_shows_the_defaults_of_each_app() -> None:
     shown = {
         name: " ".join(run("compare", name, "--help").stdout.split())
-        for name in ("sum", "kmeans", "csvm", "knn", "schedules")
+        for name in ("sum", "kmeans", "csvm", "knn")
     }
     assert "dask-ml" in shown["kmeans"]
     assert "--label" in shown["csvm"]
     assert "--queries" in shown["knn"]
-    assert "fac2-team" in shown["schedules"]
     assert all("--blocks-per-core" in text for text in shown.values())
 
 

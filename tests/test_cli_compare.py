@@ -22,8 +22,7 @@ from spliter_experiments.compare import cli as compare_cli
 from spliter_experiments.compare.engines import dask_engine
 from spliter_experiments.compare.workloads import dask, kmeans
 from spliter_experiments.compare.workloads.histogram import Histogram
-from spliter_experiments.compare.workloads.schedules import Schedules
-from spliter_experiments.compare.workloads.workload import Parts
+from spliter_experiments.compare.workloads.site import Parts
 from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.runner import Answer
 from tests import test_cli
@@ -117,29 +116,6 @@ def test_sweep_shows_every_blocking(tmp_path: Path) -> None:
     assert {run.way for run in records} == {"spliter", "floor", "per-block"}
 
 
-def test_schedules_of_uneven_blocks(tmp_path: Path) -> None:
-    result = run(
-        "compare", "schedules", "--rows", "16", "--blocks-per-core", "8", "--rounds", "1",
-        "--ms", "0.1", "--shuffle", "--order", "contiguous", "--output", str(tmp_path),
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
-    shown = " ".join(result.stdout.split())
-    assert "schedules of simulated items: 16 x 1, in random order, contiguous" in shown
-    assert "1 workers, 2 cores, 8 blocks per core" in shown
-    assert "over over" in shown  # the columns "over ideal" and "over spliter"
-    assert "numba is left out: it cannot compile" in " ".join(result.stderr.split())
-    tasks = {run.way: run.tasks for run in records_in(tmp_path)}
-    assert set(tasks) == set(Schedules.ways) - {*Schedules.on_request, "numba"}
-    assert (tasks["ss-team"], tasks["per-block"], tasks["ideal"]) == (1, 16 + 1, None)
-    assert settings_in(tmp_path)["workload"] == "simulated"
-
-
-def test_workload_that_is_unknown() -> None:
-    result = run("compare", "schedules", "--workload", "zip")
-    assert result.exit_code == 2
-    assert "--workload 'zip' is unknown; take one of simulated" in " ".join(result.stderr.split())
-
-
 def test_several_sets_of_points(cluster: LocalCluster, tmp_path: Path) -> None:
     result = run(
         "compare", "csvm", "--address", cluster.scheduler_address, "--rows", "200", "--dims", "2",
@@ -191,7 +167,7 @@ def test_scheduler_file(cluster: LocalCluster, tmp_path: Path) -> None:
         "--ways", "per-block", *SMALL,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert "iris.csv: 150 x 4" in result.stdout
+    assert "iris.parquet: 150 x 4" in result.stdout
 
 
 def test_columns_left_out_by_default_are_told(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -267,7 +243,7 @@ def test_real_data_with_several_classes(cluster: LocalCluster) -> None:
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     shown = " ".join(result.stdout.split())  # the title wraps where the table is narrow
-    assert "csvm of iris.csv: 240 x 4, 2 iterations" in shown
+    assert "csvm of iris.parquet: 240 x 4, 2 iterations" in shown
 
 
 def test_table_with_a_label_and_all_its_other_columns(
@@ -276,10 +252,10 @@ def test_table_with_a_label_and_all_its_other_columns(
     values = np.random.default_rng(0).random((200, 7))
     frame = pd.DataFrame(values, columns=[*"abcdef", "kind"])
     frame["kind"] = (frame["a"] > 0.5).astype(int)
-    frame.to_csv(tmp_path / "table.csv", index=False)
+    frame.to_parquet(tmp_path / "table.parquet")
     result = run(
         "compare", "csvm", "--address", cluster.scheduler_address,
-        "--input", str(tmp_path / "table.csv"), "--label", "kind", "--output", str(tmp_path),
+        "--input", str(tmp_path / "table.parquet"), "--label", "kind", "--output", str(tmp_path),
         "--ways", "spliter,floor", "--iterations", "1", *SMALL,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -288,26 +264,14 @@ def test_table_with_a_label_and_all_its_other_columns(
     assert (settings["label"], settings["rows"]) == ("kind", 160)
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_labels_that_are_text(suffix: str, cluster: LocalCluster, tmp_path: Path) -> None:
-    frame = pd.DataFrame(np.random.default_rng(0).random((200, 2)), columns=["a", "b"])
-    frame["kind"] = np.where(frame["a"] > 0.5, "yes", "no")
-    file = tmp_path / f"table.{suffix}"
-    frame.to_csv(file, index=False) if suffix == "csv" else frame.to_parquet(file)
-    result = run(
-        "compare", "csvm", "--address", cluster.scheduler_address, "--input", str(file),
-        "--label", "kind", "--ways", "spliter,sklearn", "--iterations", "1", *SMALL,
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
-    assert "160 x 2" in result.stdout
-
-
-def test_text_labels_with_a_gap_are_refused(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"a": np.arange(9.0), "kind": [*"xyxyxyxy", None]})
+def test_labels_that_are_text_are_refused(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": np.arange(9.0), "kind": [*"xyxyxyxyx"]})
     frame.to_parquet(tmp_path / "table.parquet")
     result = run("compare", "csvm", "--input", str(tmp_path / "table.parquet"), "--label", "kind")
     assert result.exit_code == 2
-    assert "missing or infinite values in kind, the label" in " ".join(result.stderr.split())
+    said = " ".join(result.stderr.split())
+    assert "not numeric in" in said
+    assert "save labels as numbers, by pandas.factorize" in said
 
 
 @pytest.mark.parametrize("app_name", ["histogram", "kmeans"])
@@ -349,7 +313,7 @@ def test_way_that_is_not_installed(cluster: LocalCluster, monkeypatch: pytest.Mo
         ("csvm", ["--label", "x"], "--label goes with --input"),
         ("knn", ["--queries", "0"], "--neighbors and --queries must be at least 1"),
         ("knn", ["--rows", "3", "--queries", "2"], "fewer than --neighbors 5"),
-        ("knn", ["--input", iris_file(150)], "20000 of 150 rows of iris.csv cannot be held"),
+        ("knn", ["--input", iris_file(150)], "20000 of 150 rows of iris.parquet cannot be held"),
         ("knn", ["--rows", "0"], "--rows and --dims must be at least 1"),
     ],
 )

@@ -28,10 +28,9 @@ from sklearn.exceptions import ConvergenceWarning
 from spliter import reduce, split
 from spliter_apps import CascadeSVM, KMeans, NearestNeighbors, histogramdd
 from spliter_backends.dask.client import batch as dask_batch
-from spliter_experiments.compare.apps import APPS
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.engines.dask_engine import ENGINE
-from spliter_experiments.compare.registry import ways_of
+from spliter_experiments.compare.workloads.app import ways_of
 from spliter_experiments.compare.workloads.csvm import CascadeSvm
 from spliter_experiments.compare.workloads.histogram import Histogram
 from spliter_experiments.compare.workloads.kmeans import KMeans as KMeansComparison
@@ -122,11 +121,14 @@ def app_programs(client: Client, nblocks: int) -> dict[str, Program]:
 
 
 COMPARED: dict[str, tuple[Any, Any]] = {
-    "sum": (Sum(passes=1), ways_of(ENGINE, APPS["sum"])),
-    "histogram": (Histogram(bins=3), ways_of(ENGINE, APPS["histogram"])),
-    "kmeans": (KMeansComparison(clusters=3, iterations=3, seed=0), ways_of(ENGINE, APPS["kmeans"])),
-    "csvm": (CascadeSvm(label=None, iterations=1, tol=0.0), ways_of(ENGINE, APPS["csvm"])),
-    "knn": (Neighbors(neighbors=2, queries=20), ways_of(ENGINE, APPS["knn"])),
+    "sum": (Sum(passes=1), ways_of(ENGINE, Sum)),
+    "histogram": (Histogram(bins=3), ways_of(ENGINE, Histogram)),
+    "kmeans": (
+        KMeansComparison(clusters=3, iterations=3, seed=0),
+        ways_of(ENGINE, KMeansComparison),
+    ),
+    "csvm": (CascadeSvm(label=None, iterations=1, tol=0.0), ways_of(ENGINE, CascadeSvm)),
+    "knn": (Neighbors(neighbors=2, queries=20), ways_of(ENGINE, Neighbors)),
 }
 COUNTED_WAYS = ("per-block", "spliter")
 
@@ -134,12 +136,10 @@ COUNTED_WAYS = ("per-block", "spliter")
 def counted_ways(client: Client, nblocks: int) -> Iterator[tuple[str, Counts]]:
     """Count the ways that ``spliter compare`` runs."""
     for name, (app, table) in COMPARED.items():
-        with (
-            app.open(InputChoice(None, None, 640, 3, 0)) as dataset,
-            staged_on_dask(client, dataset, nblocks) as site,
-        ):
+        dataset = app.open(InputChoice(None, None, 640, 3, 0))
+        with staged_on_dask(client, dataset, nblocks) as site:
             problem = app.pose(site)
-            rest = site.engine.rest(
+            rest = site.engine.idle_state(
                 [site.array] if site.labels is None else [site.array, site.labels]
             )
             for way in COUNTED_WAYS:

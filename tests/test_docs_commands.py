@@ -37,11 +37,13 @@ from typer.testing import CliRunner
 
 from spliter_experiments import cli
 from spliter_experiments.compare import cli as compare_cli
-from spliter_experiments.compare.comparison import Comparison
-from spliter_experiments.compare.engines import loading
-from spliter_experiments.compare.options import CommonOptions
+from spliter_experiments.compare.engines.loading import MODULES, load_engine
+from spliter_experiments.compare.ways import WAYS
+from spliter_experiments.compare.workloads.app import App, ways_on
 from spliter_experiments.evaluation import catalog
 from spliter_experiments.harness.errors import ClusterError
+from spliter_experiments.harness.options import parse_ways
+from spliter_experiments.harness.workload import Workload
 
 pytestmark = pytest.mark.thorough
 
@@ -52,7 +54,9 @@ PAGES: Final = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
-INLINE = re.compile(r"`((?:[A-Z]+=\S+ )?(?:spliter [a-z]|scripts/|python benchmarks/)[^`]*)`")
+INLINE = re.compile(
+    r"`((?:[A-Z]+=\S+ )?(?:spliter [a-z]|scripts/|python benchmarks/|python -m benchmarks)[^`]*)`"
+)
 FILE = re.compile(r"<!-- file: (\S+) -->")
 
 SHORT: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
@@ -213,8 +217,7 @@ class Desk:
             return
         assert not self.shown.printed, "what it prints is not looked at"
         if leaf[:1] == ("compare",):
-            self.patch.setattr(compare_cli, "_compare", read_options)
-            self.patch.setattr(compare_cli, "_compare_layouts", lambda *_: None)
+            self.patch.setattr(compare_cli, "compare", read_options)
             self._run(arguments)
         else:
             commands_below(command)[leaf].callback = None
@@ -240,10 +243,10 @@ class Desk:
             case ["-m", "timeit", "-s", setup, statement]:
                 import_what(setup)
                 ast.parse(statement)
-            case ["-m", module, *rest] if module.startswith("benchmarks."):
+            case ["-m", "benchmarks" | "tests.chaos" as package, *rest]:
+                self._benchmark(ROOT / package.replace(".", "/") / "__main__.py", rest)
+            case ["-m", module, *rest] if module.startswith(("benchmarks.", "tests.")):
                 self._benchmark(ROOT / f"{module.replace('.', '/')}.py", rest)
-            case ["-m", "tests.chaos", *rest]:
-                self._benchmark(ROOT / "tests" / "chaos" / "__main__.py", rest)
             case [name, *rest] if name.startswith("benchmarks/"):
                 self._benchmark(ROOT / name, rest)
             case [name]:
@@ -316,13 +319,17 @@ def commands_below(command: Any, *names: str) -> dict[tuple[str, ...], Any]:
     return found
 
 
-def read_options(app: Any, common: CommonOptions, choice: object, ways: str | None) -> Comparison:
+def read_options(workload: Workload, options: Any) -> None:
     """Stand in for a comparison: names of ways and numbers of blocks are read, nothing is run."""
-    try:
-        common.settings(ways, app, "")
-    except ClusterError:  # the engine is not installed
-        assert importlib.util.find_spec(loading.MODULES[common.backend])
-    return Comparison(app.name, {}, ())
+    assert workload.each()
+    known = WAYS[workload.name]
+    if isinstance(workload, App):
+        assert options.blockings
+        try:
+            known = ways_on(load_engine(options.backend), workload)
+        except ClusterError:  # the engine is not installed
+            assert importlib.util.find_spec(MODULES[options.backend])
+    parse_ways(options.ways, known)
 
 
 def import_what(code: str) -> None:

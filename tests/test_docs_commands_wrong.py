@@ -29,7 +29,7 @@ WRONG = {
     "spliter experiment run 99 --results out": "99",
     "spliter nothing": "No such command",
     "spliter slurm": "Missing argument",
-    "python benchmarks/scale.py split --no-such-option 3": "does not take",
+    "python -m benchmarks scale-split --no-such-option 3": "does not take",
     "python benchmarks/no_such_script.py": "no_such_script",
     "python no_such_program.py": "prints no file",
     "python -c 'from spliter import no_such_name'": "cannot import name",

@@ -1,25 +1,18 @@
-"""The ``spliter`` command with all its subcommands; needs the extra ``experiments``.
-
-Subcommands are imported when they are run, because some need packages (Matplotlib, pandas,
-scikit-learn) that take seconds to import.
-"""
+"""The ``spliter`` command with all its subcommands; needs the extra ``experiments``."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from typer.core import TyperGroup
-from typer.main import get_command
 
 import spliter
+from spliter_experiments.harness.lazy import LazyCommands
 
 COMMANDS = {
     "compare": (
-        "spliter_experiments.compare.cli:compare",
+        "spliter_experiments.compare.cli:app",
         "Compare SplIter with other ways, on your data.",
     ),
     "profile": (
@@ -38,51 +31,15 @@ COMMANDS = {
 """Lazily imported commands: location and help line of each."""
 
 
-class LazyCommands(TyperGroup):
-    """A group that imports its commands when they are run, not when they are listed."""
+class SpliterCommands(LazyCommands):
+    """The commands of ``spliter``."""
 
-    # Parameters are Any: Click's types, or those of Typer's own copy of Click in newer releases.
-    _only_listed = False
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands."""
-        return [*(name for name in self.commands if name not in COMMANDS), *COMMANDS]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import a command, or return a placeholder while the help is formatted."""
-        if cmd_name in self.commands or cmd_name not in COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        where, summary = COMMANDS[cmd_name]
-        if self._only_listed:
-            return _command(cmd_name, lambda: None, summary)
-        module, _, attribute = where.partition(":")
-        found = getattr(importlib.import_module(module), attribute)
-        if isinstance(found, typer.Typer):
-            command: Any = get_command(found)
-            command.name = cmd_name
-        else:
-            command = _command(cmd_name, found, summary)
-        self.commands[cmd_name] = command
-        return command
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Format the help of this group without importing its commands."""
-        self._only_listed = True
-        try:
-            super().format_help(ctx, formatter)
-        finally:
-            self._only_listed = False
-
-
-def _command(name: str, function: Callable[..., None], summary: str) -> Any:
-    alone = typer.Typer(add_completion=False)
-    alone.command(name=name, short_help=summary)(function)
-    return get_command(alone)
+    table = COMMANDS
 
 
 app = typer.Typer(
     name="spliter",
-    cls=LazyCommands,
+    cls=SpliterCommands,
     help="Iterate over distributed data where it lies.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from spliter_experiments.compare.baseline import Baseline, start_baseline
 from spliter_experiments.compare.data.blocks import cut_rows, no_points
 from spliter_experiments.compare.data.sources import Floats, GeneratedPoints
 from spliter_experiments.compare.engines.compss_engine import CompssEngine
 from spliter_experiments.compare.engines.compss_launch import ENGINE
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.compare.engines.placement import Placement
-from spliter_experiments.compare.floor import Floor, start_floor
 from spliter_experiments.harness.errors import ClusterError, InputError
 from tests.compss_backend.conftest import NODES
 from tests.experiments.call_ways import APPS, NBLOCKS, PAIRS, check_ways, few_ways, pose
@@ -40,8 +40,8 @@ def test_nothing_of_pairs_is_kept(engine: CompssEngine, runtime: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[dict[str, Floor]]:
-    with start_floor(2) as floor, start_floor(1, threads=2) as machine:
+def processes() -> Iterator[dict[str, Baseline]]:
+    with start_baseline(2) as floor, start_baseline(1, threads=2) as machine:
         yield {"floor": floor, "machine": machine}
 
 
@@ -50,7 +50,7 @@ PASSES = {"sum": 2, "histogram": 1, "kmeans": 4 + 1, "knn": 1}
 
 
 @pytest.mark.parametrize("name", APPS)
-def test_answers_and_tasks(name: str, engine: CompssEngine, processes: dict[str, Floor]) -> None:
+def test_answers_and_tasks(name: str, engine: CompssEngine, processes: dict[str, Baseline]) -> None:
     with pose(ENGINE, name, engine, processes) as posed:
         wanted = posed.answer("per-block")
         for app, way in few_ways(ENGINE):
@@ -71,7 +71,7 @@ def test_ways_there_are() -> None:
 
 
 def test_a_task_for_every_partition_and_one_or_two_for_the_sum(
-    engine: CompssEngine, processes: dict[str, Floor]
+    engine: CompssEngine, processes: dict[str, Baseline]
 ) -> None:
     with pose(ENGINE, "histogram", engine, processes) as posed:
         # Two partitions at each of three nodes, a sum at each, and one of all.

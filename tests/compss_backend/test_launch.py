@@ -13,7 +13,6 @@ import pytest
 from typer.testing import CliRunner
 
 from spliter_experiments.cli import app
-from spliter_experiments.compare.apps import APPS
 from spliter_experiments.compare.engines import compss_launch
 from spliter_experiments.compare.engines.compss_launch import (
     ENGINE,
@@ -35,7 +34,9 @@ from spliter_experiments.compare.engines.compss_watch import (
     launched_resources,
 )
 from spliter_experiments.compare.engines.engine import ClusterChoice
-from spliter_experiments.compare.registry import ways_of
+from spliter_experiments.compare.workloads.app import ways_of
+from spliter_experiments.compare.workloads.kmeans import KMeans
+from spliter_experiments.compare.workloads.sums import Sum
 from spliter_experiments.evaluation.runner import request_for, run_launched
 from spliter_experiments.harness.errors import ClusterError, OptionError
 from spliter_experiments.harness.records import ResultsFolder
@@ -234,7 +235,7 @@ def test_other_engines_are_not_launched(tmp_path: Path) -> None:
 
 
 def test_what_there_is_on_compss() -> None:
-    ways = {name: set(ways_of(ENGINE, app).run) for name, app in APPS.items()}
+    ways = {app.name: set(ways_of(ENGINE, app).run) for app in (Sum, KMeans)}
     assert all({"spliter", "per-block"} <= there for there in ways.values())
     assert "spliter-materialized" in ways["kmeans"]
 

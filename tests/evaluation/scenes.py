@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from spliter_experiments.evaluation.plan import PlannedRun
@@ -11,7 +12,7 @@ from spliter_experiments.evaluation.runner import Request, request_for, run_requ
 from spliter_experiments.evaluation.schema import Scenario
 from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.records import ResultsFolder
-from spliter_experiments.harness.runner import Measurement
+from spliter_experiments.harness.runner import Answer, Bench, Way
 
 SMALL = """
 schema_version = 1
@@ -79,32 +80,36 @@ def small_request(folder: Path, text: str = SMALL) -> Request:
     return request_for(written(folder, text), "laptop", "dask")
 
 
+@contextmanager
 def pretend(
     scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
-) -> Iterator[tuple[PlannedRun, Measurement]]:
+) -> Iterator[Bench]:
     """Run nothing, and say what it took."""
-    for position, run in enumerate(runs):
-        grows = run.nodes if run.configuration == "baseline" else 1
-        seconds = SECONDS[run.configuration] * grows
-        phases = {"init": 0.5}
-        if run.configuration == "spliter":
-            phases["split"] = 0.25
-        number, way = run.repetition, run.configuration
-        found = Measurement(number, way, seconds, run.blocks, 0, phases, position=position)
-        yield run, found
+    yield Bench({run.configuration: pretended_way(run, 0.0) for run in runs}, phases={"init": 0.5})
 
 
+def pretended_way(run: PlannedRun, sleeps: float) -> Way:
+    grows = run.nodes if run.configuration == "baseline" else 1
+    seconds = SECONDS[run.configuration] * grows
+    phases = {"split": 0.25} if run.configuration == "spliter" else {}
+
+    def take_a_while() -> Answer:
+        time.sleep(sleeps)
+        return Answer(None, phases, seconds)
+
+    return Way(run.configuration, take_a_while)
+
+
+@contextmanager
 def slowly(
     scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
-) -> Iterator[tuple[PlannedRun, Measurement]]:
+) -> Iterator[Bench]:
     """Pretend, and take a while for it."""
-    for found in pretend(scenario, runs, address, listen):
-        time.sleep(0.004)
-        yield found
+    yield Bench({run.configuration: pretended_way(run, 0.004) for run in runs})
 
 
 def pretended(folder: Path, text: str = SMALL) -> ResultsFolder:
     """Return results of pretended runs."""
     results = ResultsFolder(folder / "results")
-    run_request(small_request(folder, text), results, bench=pretend)
+    run_request(small_request(folder, text), results, open_bench=pretend)
     return results

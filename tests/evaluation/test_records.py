@@ -99,7 +99,7 @@ def test_runs_of_another_scenario_are_not_mixed(tmp_path: Path) -> None:
     results = pretended(tmp_path)
     other = small_request(tmp_path, SMALL.replace("bins = 3", "bins = 4"))
     with pytest.raises(IncompatibleResultsError, match="another scenario of figure 9"):
-        run_request(other, results, bench=pretend)
+        run_request(other, results, open_bench=pretend)
     records = results.records()
     with pytest.raises(IncompatibleResultsError, match="not of the same scenario"):
         check_together([*records, replace(records[0], plan_digest="other")])
@@ -121,7 +121,7 @@ def test_a_run_on_another_machine_is_refused_before_it_runs(tmp_path: Path) -> N
         change(file, lambda content: content.update(processor="an abacus"))
     sorted((results.path / "runs").iterdir())[0].unlink()
     with pytest.raises(IncompatibleResultsError, match="an abacus"):
-        run_request(small_request(tmp_path), results, bench=pretend)
+        run_request(small_request(tmp_path), results, open_bench=pretend)
     assert len(results.done()) == 11
 
 
@@ -143,12 +143,12 @@ def test_no_room_for_a_record(tmp_path: Path) -> None:
     try:
         with pytest.raises(ResultsError, match=r"cannot write .*mend that and .*experiment resume"):
             # What was asked for is there already; its record does not fit.
-            run_request(request, results, only=[lost.stem], bench=pretend)
+            run_request(request, results, only=[lost.stem], open_bench=pretend)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert len(results.records()) == 11
     assert not list(results.path.rglob("*.partial"))
-    run_request(small_request(tmp_path), results, bench=pretend)
+    run_request(small_request(tmp_path), results, open_bench=pretend)
     assert len(results.records()) == 12
 
 

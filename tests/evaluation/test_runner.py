@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -9,6 +10,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,7 @@ from spliter_experiments.evaluation.schema import Scenario
 from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.errors import ClusterError, PlanError
 from spliter_experiments.harness.records import ResultsFolder
-from spliter_experiments.harness.runner import Measurement
+from spliter_experiments.harness.runner import Bench
 from tests.conftest import ROOT, SOURCE_ROOTS
 from tests.evaluation.scenes import SMALL, pretend, pretended, small_request, written
 
@@ -43,14 +46,14 @@ def test_all_runs_are_done_once(tmp_path: Path) -> None:
 def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     results = pretended(tmp_path)
     written_at = {file: file.stat().st_mtime_ns for file in (results.path / "runs").iterdir()}
-    assert run_request(small_request(tmp_path), results, bench=pretend) == 0
+    assert run_request(small_request(tmp_path), results, open_bench=pretend) == 0
     assert {file: file.stat().st_mtime_ns for file in written_at} == written_at
 
 
 def test_only_some_runs(tmp_path: Path) -> None:
     request, results = small_request(tmp_path), ResultsFolder(tmp_path / "results")
     names = [run.id for run in request.runs()][2:5]
-    assert run_request(request, results, only=names, bench=pretend) == 3
+    assert run_request(request, results, only=names, open_bench=pretend) == 3
     assert results.done() == set(names)
     # The folder knows of the others.
     assert len(pending(requests_in(results)[0], results)) == 9
@@ -60,7 +63,7 @@ def test_some_runs_leave_the_plan_as_it_is(tmp_path: Path) -> None:
     results = pretended(tmp_path)
     more = small_request(tmp_path, SMALL.replace("repetitions = 2", "repetitions = 5"))
     names = [run.id for run in more.runs() if run.repetition == 5]
-    run_request(more, results, only=names, bench=pretend)
+    run_request(more, results, only=names, open_bench=pretend)
     assert len(requests_in(results)[0].runs()) == 12
     assert len(results.records()) == 18
 
@@ -75,7 +78,9 @@ def test_a_narrower_or_a_wider_request_forgets_nothing(tmp_path: Path) -> None:
     ]
     planned = []
     for options in chosen:
-        run_request(request_for(str(scenario), "laptop", "dask", **options), results, bench=pretend)
+        run_request(
+            request_for(str(scenario), "laptop", "dask", **options), results, open_bench=pretend
+        )
         (kept,) = requests_in(results)
         planned.append((len(kept.runs()), len(pending(kept, results))))
     assert planned == [(1, 0), (12, 8), (18, 5), (18, 5)]
@@ -84,25 +89,30 @@ def test_a_narrower_or_a_wider_request_forgets_nothing(tmp_path: Path) -> None:
 def test_a_run_there_is_not(tmp_path: Path) -> None:
     results = ResultsFolder(tmp_path / "results")
     with pytest.raises(PlanError, match=r"has no run 'fig09-r99'.*lists them"):
-        run_request(small_request(tmp_path), results, only=["fig09-r99"], bench=pretend)
+        run_request(small_request(tmp_path), results, only=["fig09-r99"], open_bench=pretend)
     assert not results.path.exists()
 
 
 def test_runs_until_a_failure_are_kept_and_the_rest_is_resumed(tmp_path: Path) -> None:
+    idle = itertools.count()
+
+    def wait_until_idle() -> None:
+        if next(idle) == 3 + 4:  # after the warm-up of three configurations
+            raise ClusterError("gone")
+
+    @contextmanager
     def fails(
         scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
-    ) -> Iterator[tuple[PlannedRun, Measurement]]:
-        for number, found in enumerate(pretend(scenario, runs, address, listen)):
-            if number == 4:
-                raise ClusterError("gone")
-            yield found
+    ) -> Iterator[Bench]:
+        with pretend(scenario, runs, address, listen) as bench:
+            yield replace(bench, wait_until_idle=wait_until_idle)
 
     results = ResultsFolder(tmp_path / "results")
     with pytest.raises(ClusterError):
-        run_request(small_request(tmp_path), results, bench=fails)
+        run_request(small_request(tmp_path), results, open_bench=fails)
     assert len(results.records()) == 4
     (request,) = requests_in(results)
-    assert run_request(request, results, bench=pretend) == 8
+    assert run_request(request, results, open_bench=pretend) == 8
     assert len(results.records()) == 12
 
 
@@ -112,14 +122,16 @@ def test_stands_come_in_an_order_that_the_seed_decides(tmp_path: Path) -> None:
 
         def noting(
             scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
-        ) -> Iterator[tuple[PlannedRun, Measurement]]:
+        ) -> AbstractContextManager[Bench]:
             seen.append(runs[0].nodes)
             return pretend(scenario, runs, address, listen)
 
         text = SMALL.replace("nodes = [1, 2]", "nodes = [1, 2, 3, 4, 5]")
         text = text.replace("seed = 7", f"seed = {seed}")
         request = small_request(tmp_path, text)
-        run_request(request, ResultsFolder(tmp_path / f"r{seed}-{time.time_ns()}"), bench=noting)
+        run_request(
+            request, ResultsFolder(tmp_path / f"r{seed}-{time.time_ns()}"), open_bench=noting
+        )
         return seen
 
     assert order(1) == order(1)
@@ -169,7 +181,7 @@ def test_a_runner_killed_at_random_moments_loses_nothing(tmp_path: Path) -> None
     (request,) = requests_in(folder)
     left = len(request.runs()) - len(last)
     assert left > 0
-    assert run_request(request, folder, bench=pretend) == left
+    assert run_request(request, folder, open_bench=pretend) == left
     assert len(folder.records()) == len(request.runs()) == 600
     assert not list(results.rglob("*.partial"))
 

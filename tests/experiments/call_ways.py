@@ -7,18 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from spliter_experiments.compare.baseline import Baseline
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.engines.engine import Engine, EngineKind
-from spliter_experiments.compare.floor import Floor
-from spliter_experiments.compare.registry import ways_of, ways_on
 from spliter_experiments.compare.ways import OFF_CLUSTER
+from spliter_experiments.compare.workloads.app import App, ways_of, ways_on
 from spliter_experiments.compare.workloads.csvm import CascadeSvm
 from spliter_experiments.compare.workloads.histogram import Histogram
 from spliter_experiments.compare.workloads.kmeans import KMeans
 from spliter_experiments.compare.workloads.knn import Neighbors
-from spliter_experiments.compare.workloads.schedules import Schedules
+from spliter_experiments.compare.workloads.site import Site
 from spliter_experiments.compare.workloads.sums import Sum
-from spliter_experiments.compare.workloads.workload import App, Site
 from tests.experiments.staging import IRIS, answer, iris_file, staged, tasks_of
 
 NBLOCKS = 20
@@ -44,10 +43,6 @@ APPS: dict[str, tuple[App[Any], InputChoice]] = {
     "knn-blocks": (
         Neighbors(neighbors=3, queries=50, query_blocks=7),
         InputChoice(iris_file(400), IRIS, rows=0, dims=0, seed=0),
-    ),
-    "schedules": (
-        Schedules("mandelbrot"),
-        InputChoice(None, None, rows=40, dims=1, seed=0),
     ),
 }
 
@@ -94,9 +89,9 @@ class Posed:
 
 @contextmanager
 def pose(
-    kind: EngineKind, name: str, engine: Engine, processes: dict[str, Floor]
+    kind: EngineKind, name: str, engine: Engine, processes: dict[str, Baseline]
 ) -> Iterator[Posed]:
     """Load the data of an app and pose its problem."""
     app, choice = APPS[name]
-    with app.open(choice) as dataset, staged(engine, dataset, NBLOCKS, **processes) as site:
+    with staged(engine, app.open(choice), NBLOCKS, **processes) as site:
         yield Posed(kind, app, site, app.pose(site))

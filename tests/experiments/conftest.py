@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 from distributed import Client
 
-from spliter_experiments.compare.floor import Floor, start_floor
+from spliter_experiments.compare.baseline import Baseline, start_baseline
 
 
 @pytest.fixture(scope="session")
-def processes() -> Iterator[dict[str, Floor]]:
+def processes() -> Iterator[dict[str, Baseline]]:
     """Plain processes for ways without an engine; each way loads its blocks anew."""
-    with start_floor(2) as floor, start_floor(1, threads=2) as machine:
+    with start_baseline(2) as floor, start_baseline(1, threads=2) as machine:
         yield {"floor": floor, "machine": machine}
 
 

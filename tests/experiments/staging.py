@@ -20,7 +20,8 @@ from spliter_experiments.compare.data.sources import Dataset
 from spliter_experiments.compare.engines.dask_engine import DaskEngine
 from spliter_experiments.compare.engines.engine import Engine
 from spliter_experiments.compare.ways import OFF_CLUSTER
-from spliter_experiments.compare.workloads.workload import App, Site, Ways, loaded
+from spliter_experiments.compare.workloads.app import App, Ways
+from spliter_experiments.compare.workloads.site import Site, loaded
 
 IRIS = "0,1,2,3"
 """Columns of iris; the next one, "target", is the class."""
@@ -33,8 +34,8 @@ def iris_file(rows: int) -> str:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     frame = load_iris(as_frame=True).frame
     repeated = pd.concat([frame] * (rows // len(frame) + 1))[:rows]
-    repeated.to_csv(Path(folder) / "iris.csv", index=False)
-    return str(Path(folder) / "iris.csv")
+    repeated.to_parquet(Path(folder) / "iris.parquet", index=False)
+    return str(Path(folder) / "iris.parquet")
 
 
 @contextmanager
@@ -57,12 +58,12 @@ def answer(app: App[Any], table: Ways, way: str, site: Site[Any], problem: Any) 
     """Run a way, on the cluster or off it, and return its answer."""
     if way not in OFF_CLUSTER:
         return table.run[way](site, problem).value
-    contender = app.in_processes(way, site, problem)
-    contender.prepare()
+    here = app.in_processes(way, site, problem)
+    here.prepare()
     try:
-        return contender.run().value
+        return here.run().value
     finally:
-        contender.release()
+        here.release()
 
 
 def phases(table: Ways, way: str, site: Site[Any], problem: Any) -> Mapping[str, float]:

@@ -16,7 +16,12 @@ from spliter_experiments.compare.data.blocks import cut_rows, no_points
 from spliter_experiments.compare.data.columns import Columns
 from spliter_experiments.compare.data.sources import Floats, GeneratedPoints, Points
 from spliter_experiments.compare.engines.dask_engine import DaskEngine, blocks_of, persist
-from spliter_experiments.compare.engines.dask_meter import ClusterMeter, Load, Rest, current_load
+from spliter_experiments.compare.engines.dask_meter import (
+    ClusterMeter,
+    DaskIdle,
+    Load,
+    current_load,
+)
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.compare.workloads.checks import bounds_of, check_finite
 from spliter_experiments.harness.errors import ClusterError, InputError
@@ -161,7 +166,7 @@ def test_workers_that_cannot_read_the_input(client: Client) -> None:
 
 def test_copies_are_dropped_and_originals_stay(client: Client) -> None:
     futures, workers = place(client, 4, 100)
-    rest = Rest.now(client, futures)
+    rest = DaskIdle.now(client, futures)
     client.replicate(futures, n=2)
     assert holders(client, futures) == [set(workers)] * 4
     rest.wait()
@@ -170,7 +175,7 @@ def test_copies_are_dropped_and_originals_stay(client: Client) -> None:
 
 def test_blocks_that_have_moved_are_brought_back(client: Client) -> None:
     futures, workers = place(client, 4, 100)
-    rest = Rest.now(client, futures)
+    rest = DaskIdle.now(client, futures)
     client.replicate(futures, n=2)
 
     async def drop_originals(dask_scheduler: Any) -> None:
@@ -184,7 +189,7 @@ def test_blocks_that_have_moved_are_brought_back(client: Client) -> None:
 
 
 def test_results_that_are_kept_are_waited_for_in_vain(client: Client) -> None:
-    rest = Rest.now(client)
+    rest = DaskIdle.now(client)
     kept = client.map(operator.neg, range(3), pure=False)
     wait(kept, timeout=30)
     with pytest.raises(ClusterError, match=r"not at rest after 0\.3 s"):
@@ -194,7 +199,7 @@ def test_results_that_are_kept_are_waited_for_in_vain(client: Client) -> None:
 
 
 def test_running_tasks_are_waited_for(client: Client) -> None:
-    rest = Rest.now(client)
+    rest = DaskIdle.now(client)
     running = client.submit(time.sleep, 0.5, pure=False)
     deadline = time.monotonic() + 30
     while current_load(client).unfinished == 0:

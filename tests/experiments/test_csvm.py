@@ -10,22 +10,21 @@ import pytest
 from distributed import Client
 from sklearn.svm import SVC
 
-from spliter_experiments.compare.apps import APPS
+from spliter_experiments.compare.baseline import Baseline
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Dataset
 from spliter_experiments.compare.engines.dask_engine import ENGINE, blocks_of
-from spliter_experiments.compare.engines.dask_meter import Rest
-from spliter_experiments.compare.floor import Floor
-from spliter_experiments.compare.registry import ways_of
+from spliter_experiments.compare.engines.dask_meter import DaskIdle
 from spliter_experiments.compare.workloads import csvm, dask
-from spliter_experiments.compare.workloads.csvm import CascadeSvm, Classifier, Trial
+from spliter_experiments.compare.workloads.app import ways_of
+from spliter_experiments.compare.workloads.csvm import CascadeSvm, Classifier, Run
 from spliter_experiments.compare.workloads.csvm_cascade import MANY_PARTS, PAPER
 from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.harness.errors import OptionError
 from tests.experiments import staging
 from tests.experiments.staging import iris_file, phases, staged_on_dask
 
-WAYS = ways_of(ENGINE, APPS["csvm"])
+WAYS = ways_of(ENGINE, CascadeSvm)
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -34,51 +33,50 @@ APP = CascadeSvm(label=None, iterations=5, tol=0.0)
 
 
 @pytest.fixture(scope="module")
-def dataset() -> Iterator[Dataset]:
-    with APP.open(InputChoice(None, None, rows=600, dims=3, seed=4)) as opened:
-        yield opened
+def dataset() -> Dataset:
+    return APP.open(InputChoice(None, None, rows=600, dims=3, seed=4))
 
 
 @pytest.fixture(scope="module")
-def site(client: Client, dataset: Dataset, processes: dict[str, Floor]) -> Iterator[DaskSite]:
+def site(client: Client, dataset: Dataset, processes: dict[str, Baseline]) -> Iterator[DaskSite]:
     with staged_on_dask(client, dataset, NBLOCKS, **processes) as staged:
         yield staged
 
 
 @pytest.fixture(scope="module")
-def trial(site: DaskSite) -> Trial:
+def run(site: DaskSite) -> Run:
     return APP.pose(site)
 
 
 @pytest.fixture(scope="module")
-def rest(site: DaskSite) -> Rest:
-    return site.engine.rest([site.array, site.labels])
+def rest(site: DaskSite) -> DaskIdle:
+    return site.engine.idle_state([site.array, site.labels])
 
 
 @pytest.fixture(autouse=True)
-def put_back(rest: Rest) -> Iterator[None]:
+def put_back(rest: DaskIdle) -> Iterator[None]:
     """Start every test with the blocks where Dask put them, and nothing left of the others."""
     rest.wait()
     yield
     rest.wait()
 
 
-def answer(way: str, site: DaskSite, trial: Trial) -> Classifier:
-    found = staging.answer(APP, WAYS, way, site, trial)
+def answer(way: str, site: DaskSite, run: Run) -> Classifier:
+    found = staging.answer(APP, WAYS, way, site, run)
     assert isinstance(found, Classifier)
     return found
 
 
-def limited(trial: Trial, iterations: int) -> Trial:
-    return replace(trial, training=replace(trial.training, iterations=iterations))
+def limited(run: Run, iterations: int) -> Run:
+    return replace(run, training=replace(run.training, iterations=iterations))
 
 
-def expected(trial: Trial, dataset: Dataset) -> Classifier:
+def expected(run: Run, dataset: Dataset) -> Classifier:
     assert dataset.labels is not None
     rows = dataset.points.rows
-    model = SVC(gamma=trial.training.svc.gamma)
+    model = SVC(gamma=run.training.svc.gamma)
     model.fit(dataset.points.read(0, rows), dataset.labels.read(0, rows))
-    return Classifier(model, trial)
+    return Classifier(model, run)
 
 
 def test_labels_are_where_the_points_are(site: DaskSite) -> None:
@@ -89,20 +87,20 @@ def test_labels_are_where_the_points_are(site: DaskSite) -> None:
 
 
 def test_a_fifth_is_held_out_and_gamma_is_that_of_all(
-    site: DaskSite, trial: Trial, dataset: Dataset
+    site: DaskSite, run: Run, dataset: Dataset
 ) -> None:
     assert dataset.points.rows == 600
-    assert trial.points.shape == (150, 3)
-    assert set(trial.labels) == {0, 1}
+    assert run.points.shape == (150, 3)
+    assert set(run.labels) == {0, 1}
     points = dataset.points.read(0, 600)
-    assert trial.training.svc.gamma == pytest.approx(1 / (3 * points.var()))
+    assert run.training.svc.gamma == pytest.approx(1 / (3 * points.var()))
 
 
 @pytest.mark.parametrize("way", CascadeSvm.ways)
 def test_every_way_is_as_good_as_scikit_learn(
-    way: str, site: DaskSite, trial: Trial, dataset: Dataset
+    way: str, site: DaskSite, run: Run, dataset: Dataset
 ) -> None:
-    found, wanted = answer(way, site, trial), expected(trial, dataset)
+    found, wanted = answer(way, site, run), expected(run, dataset)
     assert found.accuracy == pytest.approx(wanted.accuracy, abs=0.01)
     assert found.objective == pytest.approx(wanted.objective, rel=1e-3)
     assert 0.6 < wanted.accuracy < 1
@@ -111,18 +109,18 @@ def test_every_way_is_as_good_as_scikit_learn(
 
 @pytest.mark.parametrize("way", ["per-block-paper", "rechunk-p2p", "rechunk-tasks", "floor"])
 def test_what_is_fed_back_is_used(
-    way: str, site: DaskSite, trial: Trial, monkeypatch: pytest.MonkeyPatch
+    way: str, site: DaskSite, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # With nothing but support vectors going up, the first solution lacks something.
     for module in (csvm, dask):
         monkeypatch.setattr(module, "FEW_PARTS", PAPER)
-    first = answer(way, site, limited(trial, 1))
-    last = answer(way, site, trial)
+    first = answer(way, site, limited(run, 1))
+    last = answer(way, site, run)
     assert last.objective > first.objective * (1 + 1e-6)
 
 
-def tasks_of(way: str, site: DaskSite, trial: Trial) -> int:
-    return staging.tasks_of(WAYS, way, site, trial)
+def tasks_of(way: str, site: DaskSite, run: Run) -> int:
+    return staging.tasks_of(WAYS, way, site, run)
 
 
 @pytest.mark.parametrize(
@@ -134,17 +132,17 @@ def tasks_of(way: str, site: DaskSite, trial: Trial) -> int:
         ("per-block-paper", 10 + 5 + 3 + 2 + 1),
     ],
 )
-def test_number_of_tasks_per_block(way: str, merges: int, site: DaskSite, trial: Trial) -> None:
-    assert tasks_of(way, site, limited(trial, 1)) == NBLOCKS + merges
+def test_number_of_tasks_per_block(way: str, merges: int, site: DaskSite, run: Run) -> None:
+    assert tasks_of(way, site, limited(run, 1)) == NBLOCKS + merges
 
 
-def test_spliter_has_fewer_tasks_than_blocks(site: DaskSite, trial: Trial) -> None:
-    assert tasks_of("spliter", site, limited(trial, 1)) < NBLOCKS
+def test_spliter_has_fewer_tasks_than_blocks(site: DaskSite, run: Run) -> None:
+    assert tasks_of("spliter", site, limited(run, 1)) < NBLOCKS
 
 
 @pytest.mark.parametrize("way", ["rechunk-p2p", "rechunk-tasks"])
-def test_rechunk_time_is_reported_apart(way: str, site: DaskSite, trial: Trial) -> None:
-    assert list(phases(WAYS, way, site, trial)) == ["rechunk"]
+def test_rechunk_time_is_reported_apart(way: str, site: DaskSite, run: Run) -> None:
+    assert list(phases(WAYS, way, site, run)) == ["rechunk"]
 
 
 @dataclass(frozen=True)
@@ -166,16 +164,12 @@ def test_what_counts_as_the_same(accuracy: float, objective: float, same: bool) 
 
 
 def test_data_sorted_by_three_classes(client: Client) -> None:
-    with (
-        replace(APP, label="target").open(
-            InputChoice(iris_file(600), None, 0, 0, seed=1)
-        ) as dataset,
-        staged_on_dask(client, dataset, NBLOCKS) as site,
-    ):
+    dataset = replace(APP, label="target").open(InputChoice(iris_file(600), None, 0, 0, seed=1))
+    with staged_on_dask(client, dataset, NBLOCKS) as site:
         assert all(len(set(block.result())) == 3 for block in blocks_of(site.labels))
-        trial = APP.pose(site)
-        wanted = expected(trial, dataset)
-        found = {way: run(site, trial).value for way, run in WAYS.run.items()}
+        run = APP.pose(site)
+        wanted = expected(run, dataset)
+        found = {way: solve(site, run).value for way, solve in WAYS.run.items()}
         same = {way: APP.same(wanted, one) for way, one in found.items()}
     assert same == dict.fromkeys(WAYS.run, True)
 

@@ -144,7 +144,7 @@ def test_calls_and_bytes_are_counted(engine: DataClayEngine, array: LoadedArray)
 
 
 def test_results_that_are_kept_are_waited_for(engine: DataClayEngine, array: LoadedArray) -> None:
-    rest = engine.rest([array])
+    rest = engine.idle_state([array])
     kept = engine.executor.submit(np.ones, (10**6,), {})
     kept.exception(timeout=30)
     assert kept_at(engine.executor, engine.capacities) == rest.kept + 1

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("spliter_backends.dataclay", exc_type=ImportError)
 
+from spliter_experiments.compare.baseline import Baseline
 from spliter_experiments.compare.engines.dataclay_engine import ENGINE, DataClayEngine
 from spliter_experiments.compare.engines.engine import ClusterChoice
-from spliter_experiments.compare.floor import Floor
 from tests.experiments.call_ways import APPS, NBLOCKS, Posed, check_ways, few_ways, pose
 
 pytestmark = pytest.mark.backend("dataclay")
@@ -27,7 +27,7 @@ def engine() -> Iterator[DataClayEngine]:
 
 
 @pytest.fixture(scope="module")
-def posed(engine: DataClayEngine, processes: dict[str, Floor]) -> Iterator[dict[str, Posed]]:
+def posed(engine: DataClayEngine, processes: dict[str, Baseline]) -> Iterator[dict[str, Posed]]:
     with ExitStack() as stack:
         yield {name: stack.enter_context(pose(ENGINE, name, engine, processes)) for name in APPS}
 
@@ -36,7 +36,7 @@ def posed(engine: DataClayEngine, processes: dict[str, Floor]) -> Iterator[dict[
 def test_answers_are_those_of_calls_for_every_block(
     name: str, way: str, posed: dict[str, Posed]
 ) -> None:
-    rest = posed[name].site.engine.rest([posed[name].site.array])
+    rest = posed[name].site.engine.idle_state([posed[name].site.array])
     found, wanted = posed[name].answer(way), posed[name].answer("per-block")
     assert posed[name].app.same(found, wanted)
     del found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -104,41 +103,36 @@ def labelled(
     label: str | None = None,
     *,
     columns: str | None = None,
-) -> AbstractContextManager[Labelled]:
+) -> Labelled:
     return open_labelled(InputChoice(source, columns, rows=10, dims=2, seed=0), label, 5)
 
 
 def test_generated_points_have_classes() -> None:
-    with labelled(None) as (points, column, classes):
-        assert (points.rows, column.rows) == (15, 15)
-        assert classes == (0.0, 1.0)
+    points, column, classes = labelled(None)
+    assert (points.rows, column.rows) == (15, 15)
+    assert classes == (0.0, 1.0)
 
 
 def table(folder: Path, name: str) -> str:
     frame = pd.DataFrame(
         {"x": np.arange(6.0), "kind": [7, 3, 7, 3, 7, 7], "text": list("abcdef"), "y": 1.5}
     )
-    file = folder / name
-    if file.suffix == ".csv":
-        frame.to_csv(file, index=False)
-    else:
-        frame.to_parquet(file)
-    return str(file)
+    frame.to_parquet(folder / name)
+    return str(folder / name)
 
 
-@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
-def test_column_of_a_file_holds_the_labels_of_its_rows(name: str, tmp_path: Path) -> None:
-    with labelled(table(tmp_path, name), "kind") as (points, column, classes):
-        assert points.columns.names == ("x", "y")
-        assert classes == (3.0, 7.0)
-        labels = Labels(column, classes)
-        assert (labels.rows, points.rows) == (6, 6)
-        kinds = np.array([1, 0, 1, 0, 1, 1])
-        rows = points.read(0, 6)[:, 0].astype(int)
-        np.testing.assert_array_equal(np.sort(rows), [0, 1, 2, 3, 4, 5])
-        np.testing.assert_array_equal(labels.read(0, 6), kinds[rows])
-        np.testing.assert_array_equal(labels.read(3, 5), kinds[rows[3:5]])
-        assert labels.read(0, 6).dtype == np.int64
+def test_column_of_a_file_holds_the_labels_of_its_rows(tmp_path: Path) -> None:
+    points, column, classes = labelled(table(tmp_path, "table.parquet"), "kind")
+    assert points.columns.names == ("x", "y")
+    assert classes == (3.0, 7.0)
+    labels = Labels(column, classes)
+    assert (labels.rows, points.rows) == (6, 6)
+    kinds = np.array([1, 0, 1, 0, 1, 1])
+    rows = points.read(0, 6)[:, 0].astype(int)
+    np.testing.assert_array_equal(np.sort(rows), [0, 1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(labels.read(0, 6), kinds[rows])
+    np.testing.assert_array_equal(labels.read(3, 5), kinds[rows[3:5]])
+    assert labels.read(0, 6).dtype == np.int64
 
 
 def test_rows_are_shuffled_alike_for_a_seed_and_otherwise_for_another() -> None:
@@ -164,28 +158,28 @@ def test_labels_that_cannot_be_used(
     label: str, columns: str | None, complaint: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=complaint):
-        labelled(table(tmp_path, "table.csv"), label, columns=columns).__enter__()
+        labelled(table(tmp_path, "table.parquet"), label, columns=columns)
 
 
 def test_measurements_are_no_labels(tmp_path: Path) -> None:
     np.save(tmp_path / "many.npy", np.random.default_rng(0).random((200, 2)))
     with pytest.raises(InputError, match=r"200 different values.*100 at most"):
-        labelled(str(tmp_path / "many.npy"), "1").__enter__()
+        labelled(str(tmp_path / "many.npy"), "1")
     np.save(tmp_path / "gap.npy", np.array([[1, 2], [1, np.nan]]))
     with pytest.raises(InputError, match="missing or infinite values in 1, the label"):
-        labelled(str(tmp_path / "gap.npy"), "1").__enter__()
+        labelled(str(tmp_path / "gap.npy"), "1")
 
 
 def test_options_of_labels(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="--label NAME has to say"):
-        labelled(table(tmp_path, "table.csv")).__enter__()
+        labelled(table(tmp_path, "table.parquet"))
     with pytest.raises(OptionError, match="--label goes with --input"):
-        labelled(None, "x").__enter__()
+        labelled(None, "x")
 
 
 def test_points_to_hold_out_are_generated_as_well() -> None:
-    with open_points(InputChoice(None, None, rows=10, dims=2, seed=3), extra=4) as points:
-        assert points == GeneratedPoints(14, 2, 3)
+    points = open_points(InputChoice(None, None, rows=10, dims=2, seed=3), extra=4)
+    assert points == GeneratedPoints(14, 2, 3)
 
 
 def test_row_numbers() -> None:

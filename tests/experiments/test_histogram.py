@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from spliter_experiments.compare.apps import APPS
+from spliter_experiments.compare.baseline import Baseline
 from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints
 from spliter_experiments.compare.engines.dask_engine import ENGINE
-from spliter_experiments.compare.engines.dask_meter import Rest
-from spliter_experiments.compare.floor import Floor
-from spliter_experiments.compare.registry import ways_of
+from spliter_experiments.compare.engines.dask_meter import DaskIdle
+from spliter_experiments.compare.workloads.app import ways_of
 from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.compare.workloads.histogram import Edges, Histogram, add_counts, equal_bins
 from tests.experiments.staging import phases, staged_on_dask, tasks_of
 
-WAYS = ways_of(ENGINE, APPS["histogram"])
+WAYS = ways_of(ENGINE, Histogram)
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -33,18 +32,18 @@ EDGES: Edges = equal_bins(np.array([[0.1, 0.0, 0.0], [0.9, 1.0, 0.5]]), BINS)
 
 
 @pytest.fixture(scope="module")
-def site(client: Client, processes: dict[str, Floor]) -> Iterator[DaskSite]:
+def site(client: Client, processes: dict[str, Baseline]) -> Iterator[DaskSite]:
     with staged_on_dask(client, Dataset(POINTS), NBLOCKS, **processes) as staged:
         yield staged
 
 
 @pytest.fixture(scope="module")
-def rest(site: DaskSite) -> Rest:
-    return site.engine.rest([site.array])
+def rest(site: DaskSite) -> DaskIdle:
+    return site.engine.idle_state([site.array])
 
 
 @pytest.fixture(autouse=True)
-def put_back(rest: Rest) -> Iterator[None]:
+def put_back(rest: DaskIdle) -> Iterator[None]:
     """Start every test with the blocks where Dask put them."""
     rest.wait()
     yield
@@ -63,12 +62,12 @@ def test_counts_are_those_of_numpy(way: str, site: DaskSite) -> None:
 
 
 def test_floor_counts_as_numpy_and_holds_blocks_only_meanwhile(site: DaskSite) -> None:
-    contender = Histogram(BINS).in_processes("floor", site, EDGES)
-    contender.prepare()
-    np.testing.assert_array_equal(contender.run().value, expected())
-    contender.release()
-    assert not contender.on_cluster
-    assert contender.run().value.sum() == 0
+    way = Histogram(BINS).in_processes("floor", site, EDGES)
+    way.prepare()
+    np.testing.assert_array_equal(way.run().value, expected())
+    way.release()
+    assert not way.on_cluster
+    assert way.run().value.sum() == 0
 
 
 @pytest.mark.parametrize(
@@ -101,7 +100,7 @@ def test_spliter_moves_one_partial_result(site: DaskSite) -> None:
 
 @pytest.mark.parametrize("way", ["rechunk-p2p", "rechunk-tasks"])
 def test_rechunk_moves_rows_as_well_and_does_so_each_time(
-    way: str, site: DaskSite, rest: Rest
+    way: str, site: DaskSite, rest: DaskIdle
 ) -> None:
     # However blocks are spread, some have to go to the other worker: no half of the rows is on
     # one worker already.

@@ -14,15 +14,14 @@ from distributed import Client
 from sklearn.cluster import KMeans as SingleKMeans
 
 from spliter_apps.kmeans.kernel import PartialSums
-from spliter_experiments.compare.apps import APPS
+from spliter_experiments.compare.baseline import Baseline
 from spliter_experiments.compare.data.columns import Wanted
 from spliter_experiments.compare.data.readers import ArrayFilePoints
 from spliter_experiments.compare.data.sources import Dataset, Floats, GeneratedPoints
 from spliter_experiments.compare.engines.dask_engine import ENGINE, DaskEngine
-from spliter_experiments.compare.engines.dask_meter import Rest
-from spliter_experiments.compare.floor import Floor
-from spliter_experiments.compare.registry import ways_of
+from spliter_experiments.compare.engines.dask_meter import DaskIdle
 from spliter_experiments.compare.workloads import dask as kmeans_dask
+from spliter_experiments.compare.workloads.app import ways_of
 from spliter_experiments.compare.workloads.dask import DASK_ML, DaskSite, why_no_dask_ml
 from spliter_experiments.compare.workloads.kmeans import (
     IN_PROCESSES,
@@ -37,7 +36,7 @@ from spliter_experiments.harness.errors import InputError, OptionError
 from tests.experiments import staging
 from tests.experiments.staging import phases, staged_on_dask
 
-WAYS = ways_of(ENGINE, APPS["kmeans"])
+WAYS = ways_of(ENGINE, KMeans)
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -47,7 +46,7 @@ APP = KMeans(clusters=3, iterations=4, seed=1)
 
 
 @pytest.fixture(scope="module")
-def site(client: Client, processes: dict[str, Floor]) -> Iterator[DaskSite]:
+def site(client: Client, processes: dict[str, Baseline]) -> Iterator[DaskSite]:
     with staged_on_dask(client, Dataset(POINTS), NBLOCKS, **processes) as staged:
         yield staged
 
@@ -58,12 +57,12 @@ def start(site: DaskSite) -> Start:
 
 
 @pytest.fixture(scope="module")
-def rest(site: DaskSite) -> Rest:
-    return site.engine.rest([site.array])
+def rest(site: DaskSite) -> DaskIdle:
+    return site.engine.idle_state([site.array])
 
 
 @pytest.fixture(autouse=True)
-def put_back(rest: Rest) -> Iterator[None]:
+def put_back(rest: DaskIdle) -> Iterator[None]:
     """Start every test with the blocks where Dask put them, and nothing left of the others."""
     rest.wait()
     yield

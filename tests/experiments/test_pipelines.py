@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.performance import ratios_table
+from benchmarks.performance import table_of
 from spliter.pipeline import explain, options
 from spliter_experiments.compare.engines.dask_engine import connect
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.compare.ways import MEANINGS, WAYS
 from spliter_experiments.harness.console import Listener
+from spliter_experiments.harness.equal import same
 from spliter_experiments.harness.errors import OptionError, WaysDisagreeError
-from spliter_experiments.harness.records import ResultsFolder
+from spliter_experiments.harness.records import Record, ResultsFolder
+from spliter_experiments.harness.workload import Comparison, Options, run_cases
 from spliter_experiments.pipelines import arrays, frames
 from spliter_experiments.pipelines.catalog import CATALOG
-from spliter_experiments.pipelines.comparison import PIP, Choice, run_workload
 from spliter_experiments.pipelines.names import PROGRAMS
-from spliter_experiments.pipelines.workload import OURS, PLAIN, Workload, as_is, same
+from spliter_experiments.pipelines.variants import OURS, PLAIN, Entry, as_is
+from spliter_experiments.pipelines.workload import PIP, Pipeline
 from tests.test_cli import run
 
 FEW = 40
@@ -35,7 +38,21 @@ COMPILED = "haversine"
 IN_BATCHES = [name for name, one in CATALOG.items() if OURS not in one.absent]
 
 
-def posed(name: str) -> tuple[Workload, list[Any]]:
+def run_workload(
+    name: str,
+    rows: int | None = None,
+    rounds: int = 1,
+    ways: str | None = None,
+    note: Callable[[str], None] = lambda _: None,
+    folder: ResultsFolder | None = None,
+) -> list[Record]:
+    listener, found = Listener(note=note), Comparison()
+    cases = Pipeline(name, rows).cases(Options(ways, rounds, seed=3), listener, "")
+    run_cases(cases, found, listener, folder)
+    return found.records
+
+
+def posed(name: str) -> tuple[Entry, list[Any]]:
     """Return a small workload and its arguments; skip if a library is missing."""
     workload = CATALOG[name]
     try:
@@ -59,8 +76,7 @@ def loops_as_written(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
 def test_every_way_gives_the_same(name: str) -> None:
     workload, _ = posed(name)
     notes: list[str] = []
-    choice = Choice(name, ROWS.get(name, FEW), rounds=1, seed=3)
-    records = run_workload(choice, Listener(note=notes.append))
+    records = run_workload(name, ROWS.get(name, FEW), note=notes.append)
     ran = {record.way for record in records}
     left_out = {note.partition(" ")[0] for note in notes}
     assert ran | left_out == {*workload.ways, *workload.absent}
@@ -150,7 +166,7 @@ def test_births_of_names_like_leslie() -> None:
 
 
 def test_results_that_differ_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = Workload(
+    wrong = Entry(
         arrays.TERMS,
         10,
         {
@@ -160,10 +176,10 @@ def test_results_that_differ_are_reported(monkeypatch: pytest.MonkeyPatch) -> No
     )
     monkeypatch.setitem(CATALOG, "wrong", wrong)
     with pytest.raises(WaysDisagreeError, match="pipeline differs from plain"):
-        run_workload(Choice("wrong", rounds=1), Listener())
-    rounded = Workload(arrays.TERMS, 10, wrong.ways, exact=False)
+        run_workload("wrong")
+    rounded = Entry(arrays.TERMS, 10, wrong.ways, exact=False)
     monkeypatch.setitem(CATALOG, "wrong", rounded)
-    assert len(run_workload(Choice("wrong", rounds=1), Listener())) == 2
+    assert len(run_workload("wrong")) == 2
 
 
 def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,17 +187,17 @@ def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ModuleNotFoundError("No module named 'fast'", name="fast")
 
     ways = {PLAIN: as_is(arrays.ten_adds), "numba": prepare}
-    monkeypatch.setitem(CATALOG, "needy", Workload(arrays.TERMS, 10, ways))
+    monkeypatch.setitem(CATALOG, "needy", Entry(arrays.TERMS, 10, ways))
     notes: list[str] = []
-    records = run_workload(Choice("needy", rounds=1), Listener(note=notes.append))
+    records = run_workload("needy", note=notes.append)
     assert [record.way for record in records] == [PLAIN]
     assert notes == [f"numba is left out: No module named 'fast'; {PIP}"]
     with pytest.raises(OptionError, match="--ways numba: No module named 'fast'"):
-        run_workload(Choice("needy", rounds=1, ways=("numba",)), Listener())
-    monkeypatch.setitem(CATALOG, "needy", Workload(prepare, 10, ways))
+        run_workload("needy", ways="numba")
+    monkeypatch.setitem(CATALOG, "needy", Entry(prepare, 10, ways))
     needs = "--workload needy needs more: No module named 'fast'"
     with pytest.raises(OptionError, match=needs):
-        run_workload(Choice("needy", rounds=1), Listener())
+        run_workload("needy")
 
 
 def test_of_several_workloads_one_without_its_library_is_skipped(
@@ -190,11 +206,11 @@ def test_of_several_workloads_one_without_its_library_is_skipped(
     def make(rows: int, seed: int) -> Any:
         raise ModuleNotFoundError("No module named 'fast'", name="fast")
 
-    monkeypatch.setitem(CATALOG, "utm", Workload(make, 10, {PLAIN: as_is(arrays.ten_adds)}))
+    monkeypatch.setitem(CATALOG, "utm", Entry(make, 10, {PLAIN: as_is(arrays.ten_adds)}))
     chosen = ("--rows", "50", "--rounds", "1", "--ways", "plain")
     several = run("compare", "pipeline", "--workload", "utm,ten-adds", *chosen)
     assert several.exit_code == 0, several.output
-    assert "utm is skipped: --workload utm needs more: No module named 'fast'" in several.stderr
+    assert "utm is left out: --workload utm needs more: No module named 'fast'" in several.stderr
     assert "ten-adds: the same addition" in " ".join(several.stdout.split())
     alone = run("compare", "pipeline", "--workload", "utm", *chosen)
     assert alone.exit_code == 2
@@ -222,7 +238,7 @@ def test_the_command_shows_a_table_and_keeps_records(tmp_path: Path) -> None:
 
 @pytest.mark.backend("dask")
 def test_over_a_split_tasks_are_partitions_and_nothing_moves(dask_cluster: Any) -> None:
-    from benchmarks.pipeline_split import measure, table
+    from benchmarks.pipelines import measure
 
     address = dask_cluster.scheduler_address
     with connect(ClusterChoice(address, workers=2, threads=1)) as engine:
@@ -230,19 +246,16 @@ def test_over_a_split_tasks_are_partitions_and_nothing_moves(dask_cluster: Any) 
     assert (runs["pipeline"].tasks, runs["pipeline"].nbytes) == (2, 0)
     assert runs["per-block"].tasks == 24
     assert (runs["dask"].tasks or 0) > 24
-    assert {row[1] for row in table({12: [*runs.values()]}).rows} == {*runs}
 
 
 def test_ratios_of_workloads_are_by_name(tmp_path: Path) -> None:
     folder = ResultsFolder(tmp_path)
-    run_workload(Choice("ten-adds", FEW, rounds=2, ways=(OURS,)), Listener(), folder)
-    run_workload(Choice("haversine", FEW, rounds=1, ways=(OURS, "dask")), Listener(), folder)
-    heading, _, *rows = ratios_table(folder.records())
-    cells = [row.strip("| ").split(" | ") for row in rows]
-    assert heading == "| workload | SplIter, s | dask | plain |"
-    assert [row[0] for row in cells] == ["haversine", "ten-adds"]
-    assert cells[1][2] == "-"
-    assert all(float(row[3].split()[0]) > 0 for row in cells)
+    run_workload("ten-adds", FEW, rounds=2, ways=OURS, folder=folder)
+    run_workload("haversine", FEW, ways=f"{OURS},dask", folder=folder)
+    table = table_of(folder.records())
+    assert table.headings == ("workload", "pipeline, s", "dask", "plain")
+    assert [row[0] for row in table.rows] == ["haversine", "ten-adds"]
+    assert table.rows[1][2] == "-"
 
 
 @pytest.mark.parametrize(

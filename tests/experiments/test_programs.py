@@ -13,8 +13,8 @@ from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints
 from spliter_experiments.compare.engines.dask_engine import ENGINE, DaskEngine
 from spliter_experiments.compare.engines.placement import Placement
-from spliter_experiments.compare.registry import ways_of
 from spliter_experiments.compare.ways import PARTITIONED
+from spliter_experiments.compare.workloads.app import ways_of
 from spliter_experiments.compare.workloads.dask_programs import COLUMNS, DASK_PROGRAMS
 from spliter_experiments.compare.workloads.programs import Programs, Result
 from spliter_experiments.harness.errors import MissingLibraryError, WaysDisagreeError
@@ -40,18 +40,18 @@ def app_of(name: str, persisted: bool = False) -> Programs:
 @pytest.mark.parametrize("name", DASK_PROGRAMS)
 def test_every_way_gives_the_same(name: str, persisted: bool, client: Client) -> None:
     app = app_of(name, persisted)
-    judge, engine, tasks = app.judge(), DaskEngine(client), {}
+    check, engine, tasks = app.checking(), DaskEngine(client), {}
     chunks = cut_rows(POINTS.rows, 24)
     with (
         engine.meter() as meter,
         app.loaded(engine, Dataset(POINTS), chunks, Placement.DASK) as data,
     ):
         for way in app.ways:
-            data.resting.wait()
+            data.idle.wait()
             before = meter.reading()
             answer = WAYS.run[way](data.site, app.pose(data.site))
             tasks[way] = meter.reading().since(before).tasks
-            judge.hear(way, answer.value)
+            check.check_equal(way, answer.value)
     assert tasks[PARTITIONED] < tasks["dask"] / 2
 
 
@@ -73,15 +73,15 @@ def test_results_are_those_of_numpy(client: Client) -> None:
 
 def test_other_bits_are_refused_where_the_tasks_are_dasks() -> None:
     one, near = np.float64(1.0), np.nextafter(1.0, 2.0)
-    judge = Programs("sum").judge()
-    judge.hear("dask-rechunk", Result(near, 5, exact=False))
-    judge.hear("dask", Result(one, 5, exact=True))
-    judge.hear(PARTITIONED, Result(one, 5, exact=True))
-    judge.hear("dask", Result(near, 6, exact=True))
+    check = Programs("sum").checking()
+    check.check_equal("dask-rechunk", Result(near, 5, exact=False))
+    check.check_equal("dask", Result(one, 5, exact=True))
+    check.check_equal(PARTITIONED, Result(one, 5, exact=True))
+    check.check_equal("dask", Result(near, 6, exact=True))
     with pytest.raises(WaysDisagreeError, match="dask-partitioned differs from dask"):
-        judge.hear(PARTITIONED, Result(near, 5, exact=True))
+        check.check_equal(PARTITIONED, Result(near, 5, exact=True))
     with pytest.raises(WaysDisagreeError, match="dask-rechunk differs"):
-        judge.hear("dask-rechunk", Result(np.float64(1.1), 7, exact=False))
+        check.check_equal("dask-rechunk", Result(np.float64(1.1), 7, exact=False))
 
 
 def test_records_tables_and_plots(cluster: LocalCluster, tmp_path: Path) -> None:

@@ -8,17 +8,16 @@ from collections.abc import Iterator
 import pytest
 from distributed import Client
 
-from spliter_experiments.compare.apps import APPS
+from spliter_experiments.compare.baseline import Baseline
 from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints
 from spliter_experiments.compare.engines.dask_engine import ENGINE
-from spliter_experiments.compare.floor import Floor
-from spliter_experiments.compare.registry import ways_of
+from spliter_experiments.compare.workloads.app import ways_of
 from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.compare.workloads.sums import Sum
 from spliter_experiments.harness.errors import OptionError
 from tests.experiments.staging import answer, staged_on_dask, tasks_of
 
-WAYS = ways_of(ENGINE, APPS["sum"])
+WAYS = ways_of(ENGINE, Sum)
 
 pytestmark = pytest.mark.backend("dask")
 
@@ -28,7 +27,7 @@ APP = Sum(passes=1)
 
 
 @pytest.fixture(scope="module")
-def site(client: Client, processes: dict[str, Floor]) -> Iterator[DaskSite]:
+def site(client: Client, processes: dict[str, Baseline]) -> Iterator[DaskSite]:
     with staged_on_dask(client, Dataset(POINTS), NBLOCKS, **processes) as staged:
         yield staged
 

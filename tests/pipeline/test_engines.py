@@ -66,7 +66,7 @@ class TestDask(SplitSuite):
         import dask.array as da
         from distributed import wait
 
-        from benchmarks.pipeline_split import results_of
+        from benchmarks.pipelines import results_of
         from tests.counting import counter
         from tests.dask_workers import workers_of
 

@@ -1,6 +1,6 @@
 """Splits that are made and dropped leave nothing behind: at the client, the scheduler, the workers.
 
-For Dask ``benchmarks/soak.py`` counts, here in a short form without its control, and in a cluster
+For Dask ``tests/scale/soak.py`` counts, here in a short form without its control, and in a cluster
 that keeps records of what has run, as it does by default.
 """
 
@@ -91,8 +91,9 @@ def test_a_leak_is_seen(run_python: RunPython) -> None:
 
 def soak(run_python: RunPython, *options: str) -> subprocess.CompletedProcess[str]:
     """Count in a cluster of two workers that has nothing else to do."""
-    script = str(ROOT / "benchmarks" / "soak.py")
-    return run_python(script, "--blocks", "8", "--no-control", *options, timeout=300)
+    return run_python(
+        "-m", "tests.scale.soak", "--blocks", "8", "--no-control", *options, timeout=300
+    )
 
 
 @pytest.mark.backend("dataclay")

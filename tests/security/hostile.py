@@ -41,13 +41,6 @@ def pickle_named_parquet(folder: Path, mark: Path) -> Path:
     return file
 
 
-def pickle_named_csv(folder: Path, mark: Path) -> Path:
-    """Write a pickle where text is expected."""
-    file = folder / "frame.csv"
-    file.write_bytes(pickle.dumps(Bomb(mark)))
-    return file
-
-
 ZARR: dict[str, Any] = {
     "zarr_format": 2,
     "shape": [4, 2],
@@ -112,7 +105,6 @@ FILES = (
     pickled_npy,
     pickle_named_npy,
     pickle_named_parquet,
-    pickle_named_csv,
     zarr_pickle_filter,
     zarr_pickle_compressor,
     zarr_objects,

@@ -15,8 +15,6 @@ import psutil
 import pytest
 
 from spliter import reduce, split
-from spliter_experiments.compare.data.columns import Wanted
-from spliter_experiments.compare.data.readers import ArrayFilePoints, open_source
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from tests.conftest import ROOT
 from tests.dask_backend.programs import total
@@ -91,15 +89,6 @@ def test_embedded_dask_cluster_is_for_this_host_and_user() -> None:
         assert len(opened) >= 6
         assert len(folders) == 2
         assert all(map(is_private, folders))
-
-
-def test_copy_of_a_csv_file_is_for_this_user(tmp_path: Path) -> None:
-    table = tmp_path / "table.csv"
-    table.write_text("1,2\n3,4\n", encoding="utf-8")
-    with open_source(str(table), Wanted()) as points:
-        assert isinstance(points, ArrayFilePoints)
-        assert is_private(points.path.parent)
-    assert not points.path.exists()
 
 
 def test_no_cluster_of_ours_shows_its_page_on_every_interface() -> None:

@@ -1,57 +1,33 @@
-"""Command-line options common to all comparisons."""
+"""Options of all workloads that run on a cluster."""
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec, get_type_hints
+from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 
-from spliter_experiments.compare.comparison import Settings
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.engines.engine import ClusterChoice
-from spliter_experiments.compare.engines.loading import MODULES, load_engine
+from spliter_experiments.compare.engines.loading import MODULES
 from spliter_experiments.compare.engines.placement import Placement
-from spliter_experiments.compare.registry import ways_on
-from spliter_experiments.compare.ways import WAYS, legend
-from spliter_experiments.compare.workloads.workload import App
 from spliter_experiments.harness.errors import OptionError
-from spliter_experiments.harness.options import parse_counts, parse_ways
-
-P = ParamSpec("P")
+from spliter_experiments.harness.options import parse_counts
+from spliter_experiments.harness.workload import Options
 
 MOST_DATASETS = 1_000
 """All data sets are open at the same time."""
 
 
 @dataclass(frozen=True)
-class CommonOptions:
-    """Values of the common options."""
+class ClusterOptions(Options):
+    """Options of workloads on a cluster, which process rows."""
 
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--input",
-            help="A .npy, .zarr, .parquet or .csv file, or a folder of Parquet files. Without it, "
-            "points are generated.",
-        ),
-    ] = None
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns of the input by name or number, between commas. "
-            "Without it, the numeric ones (for a histogram, the first five)."
-        ),
-    ] = None
-    seed: Annotated[int, typer.Option(help="Of the points and of the order of the ways.")] = 0
+    rows: Annotated[int, typer.Option(help="Rows to generate.")] = 1
     datasets: Annotated[
         int,
         typer.Option(
-            help="Sets of points to generate, with this seed and those after it; all rounds are "
+            help="Sets of rows to generate, with this seed and those after it; all rounds are "
             "run on each. For what takes longer or shorter by which points happen to be together."
         ),
     ] = 1
@@ -80,84 +56,60 @@ class CommonOptions:
             "engine happens to put them."
         ),
     ] = Placement.EVEN
-    rounds: Annotated[int, typer.Option(help="Interleaved rounds, after a warm-up.")] = 5
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for the records of all runs, results.parquet and a plot. Runs that it "
-            "holds are not measured again."
-        ),
-    ] = None
 
-    def settings(self, ways: str | None, app: App[Any], command: str) -> Settings:
-        """Return the settings of the comparison."""
-        engine = load_engine(self.backend)
-        return Settings(
-            engine=engine,
-            cluster=ClusterChoice(self.address, self.workers, self.threads),
-            ways=None if ways is None else parse_ways(ways, ways_on(engine, app)),
-            blocks_per_core=self._blockings(),
-            rounds=self.rounds,
-            seed=self.seed,
-            placement=self.placement,
-            command=command,
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.datasets <= MOST_DATASETS:
+            raise OptionError(f"--datasets must be 1 to {MOST_DATASETS}, got {self.datasets}")
+        if self.blocks_per_core < 1:
+            raise OptionError(f"--blocks-per-core must be at least 1, got {self.blocks_per_core}")
 
-    def _blockings(self) -> tuple[int, ...]:
+    @property
+    def cluster(self) -> ClusterChoice:
+        """The cluster to use or to start."""
+        return ClusterChoice(self.address, self.workers, self.threads)
+
+    @property
+    def blockings(self) -> tuple[int, ...]:
+        """Numbers of blocks per core, in ascending order."""
         if self.sweep is None:
             return (self.blocks_per_core,)
         return tuple(sorted(set(parse_counts("--sweep", self.sweep))))
 
-    def choices(self, rows: int, dims: int) -> list[InputChoice]:
-        """Return the inputs to open; generated points have the shape (`rows`, `dims`)."""
-        if not 1 <= self.datasets <= MOST_DATASETS:
-            raise OptionError(f"--datasets must be 1 to {MOST_DATASETS}, got {self.datasets}")
-        if self.datasets > 1 and self.source is not None:
-            raise OptionError("--datasets generates points, and does not go with --input")
+    def inputs(self) -> list[InputChoice]:
+        """Return the inputs to open."""
         return [
-            InputChoice(self.source, self.columns, rows, dims, self.seed + number)
+            InputChoice(None, None, self.rows, 1, self.seed + number)
             for number in range(self.datasets)
         ]
 
 
-RowsOption = Annotated[int, typer.Option("--rows", help="Points to generate.")]
-DimsOption = Annotated[int, typer.Option("--dims", help="Columns to generate.")]
-"""Options of every comparison whose defaults depend on the app."""
+@dataclass(frozen=True)
+class PointsOptions(ClusterOptions):
+    """Options of workloads on points, which are read from a file or generated."""
 
+    dims: Annotated[int, typer.Option(help="Columns to generate.")] = 1
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            help="A .npy, .zarr or .parquet file, or a folder of Parquet files. Without it, "
+            "points are generated.",
+        ),
+    ] = None
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns of the input by name or number, between commas. "
+            "Without it, the numeric ones (for a histogram, the first five)."
+        ),
+    ] = None
 
-def ways_option(app: str) -> Any:
-    """Return the ``--ways`` option of an app."""
-    return typer.Option(
-        "--ways", help=f"Only these, between commas. {'; '.join(legend(WAYS[app]))}."
-    )
-
-
-def with_common_options(
-    command: Callable[Concatenate[CommonOptions, P], None], **defaults: Any
-) -> Callable[..., None]:
-    """Add the common options to a typer command, which receives them as its first argument.
-
-    Other `defaults` replace those of the options.
-    """
-    hints = get_type_hints(CommonOptions, include_extras=True)
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    common = [
-        inspect.Parameter(
-            entry.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=defaults.get(entry.name, entry.default),
-            annotation=hints[entry.name],
-        )
-        for entry in fields(CommonOptions)
-    ]
-
-    @functools.wraps(command)
-    def run(*args: P.args, **given: P.kwargs) -> None:
-        chosen: dict[str, Any] = {entry.name: given.pop(entry.name) for entry in common}
-        command(CommonOptions(**chosen), *args, **given)
-
-    # Typer reads names and defaults from the signature, and types from the annotations.
-    parameters = [entry.replace(kind=inspect.Parameter.KEYWORD_ONLY) for entry in own] + common
-    run.__dict__["__signature__"] = inspect.Signature(parameters)
-    run.__annotations__ = {entry.name: entry.annotation for entry in parameters}
-    return run
+    def inputs(self) -> list[InputChoice]:
+        """Return the inputs to open; generated points have the shape (`rows`, `dims`)."""
+        if self.datasets > 1 and self.source is not None:
+            raise OptionError("--datasets generates points, and does not go with --input")
+        return [
+            InputChoice(self.source, self.columns, self.rows, self.dims, self.seed + number)
+            for number in range(self.datasets)
+        ]

@@ -1,38 +1,62 @@
-"""Look up the ways of an app on an engine."""
+"""The workloads of ``spliter compare``: where each is defined, and its line in the help.
+
+Workloads are imported when they are run: some need packages that take seconds to import.
+"""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Final
 
-from spliter_experiments.compare.engines.engine import EngineKind
-from spliter_experiments.compare.ways import OFF_CLUSTER
-from spliter_experiments.compare.workloads.workload import App, Ways, per_block
+from spliter_experiments.harness.workload import Workload
+
+ROOMS: Final = "spliter_experiments"
+
+WORKLOADS: Final = {
+    "sum": (
+        "compare.workloads.sums:Sum",
+        "Add up all values every way: next to no work, so that it shows what tasks cost.",
+    ),
+    "histogram": (
+        "compare.workloads.histogram:Histogram",
+        "Compute the same histogram every way, and show what each took.",
+    ),
+    "kmeans": (
+        "compare.workloads.kmeans:KMeans",
+        "Find the same clusters every way, and show what each took.",
+    ),
+    "csvm": (
+        "compare.workloads.csvm:CascadeSvm",
+        "Train the same classifier every way, and show what each took.",
+    ),
+    "knn": (
+        "compare.workloads.knn:Neighbors",
+        "Find the same neighbours every way, and show what each took.",
+    ),
+    "programs": (
+        "compare.workloads.programs:Programs",
+        "Run programs of Dask's own methods as they are, and with one task per partition.",
+    ),
+    "pipeline": (
+        "pipelines.workload:Pipeline",
+        "Run programs of NumPy, pandas and other libraries as they are, and as pipelines.",
+    ),
+    "layout": (
+        "layouts.workload:Layout",
+        "Pack and unpack data that is not contiguous every way.",
+    ),
+}
+"""Module and class, and help line, of each workload."""
 
 
-def ways_of(kind: EngineKind, app: type[App[Any]]) -> Ways:
-    """Return the ways of an app on an engine: SplIter's, ``per-block``, and the engine's own.
+def load_workload(name: str) -> type[Workload]:
+    """Import a workload.
 
     Examples
     --------
-    >>> from spliter_experiments.compare.engines.loading import load_engine
-    >>> from spliter_experiments.compare.workloads.sums import Sum
-    >>> list(ways_of(load_engine("dask"), Sum).run)
-    ['spliter', 'per-block', 'rechunk-p2p', 'rechunk-tasks', 'dask']
+    >>> load_workload("sum").name
+    'sum'
     """
-    common = {**app.split_ways, "per-block": per_block(app)}
-    if kind.own_ways is None:
-        return Ways(common)
-    own: Ways = importlib.import_module(kind.own_ways).ways(app)
-    return Ways({**common, **own.run}, own.own, own.absent)
-
-
-def ways_on(kind: EngineKind, app: App[Any]) -> tuple[str, ...]:
-    """Return the names of the ways of an app on an engine, in the order of the tables.
-
-    Ways of this engine alone come after the common ones and before those off the cluster.
-    """
-    table = ways_of(kind, type(app))
-    on_cluster = [way for way in app.ways if way in table.run]
-    off_cluster = [way for way in app.ways if way in OFF_CLUSTER]
-    return (*on_cluster, *table.own, *off_cluster)
+    module, _, attribute = WORKLOADS[name][0].partition(":")
+    found: type[Workload] = getattr(importlib.import_module(f"{ROOMS}.{module}"), attribute)
+    return found

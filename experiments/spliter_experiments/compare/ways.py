@@ -14,24 +14,11 @@ FLOOR: Final = "floor"
 SKLEARN: Final = "sklearn"
 """scikit-learn in one process, with one thread per core."""
 
-JOBLIB: Final = "joblib"
 NUMBA: Final = "numba"
 
 PARTITIONED: Final = "dask-partitioned"
 
-IDEAL: Final = "ideal"
-"""A lower bound that is computed from the time of the blocks."""
-
-WORK: Final = "work"
-"""The work alone, without reading."""
-
-ONE_PROCESS: Final = (SKLEARN, JOBLIB, NUMBA)
-"""Ways in one process on this machine, with one thread per core."""
-
-OFF_CLUSTER: Final = (*ONE_PROCESS, FLOOR, IDEAL, WORK)
-
-SCHEDULED: Final = ("static", "mfsc", "fiss", "tss", "gss", "fac2", "ss")
-"""Schedules that are compared, those with the fewest tasks first."""
+OFF_CLUSTER: Final = (SKLEARN, FLOOR)
 
 WAYS: Final = {
     "sum": ("spliter", "per-block", "rechunk-p2p", "rechunk-tasks", "dask", FLOOR),
@@ -75,20 +62,19 @@ WAYS: Final = {
         SKLEARN,
         FLOOR,
     ),
-    "schedules": (
-        "spliter",
-        *SCHEDULED,
-        "fac2-team",
-        "ss-team",
-        "auto",
-        "per-block",
-        JOBLIB,
-        NUMBA,
-        IDEAL,
-    ),
-    "prefetch": ("spliter", "spliter-plain", "per-block", "window", "slices", "dask", WORK),
     "programs": ("dask", "dask-fused", "dask-rechunk", PARTITIONED),
-    "pipeline": ("pipeline", "plain", NUMBA, "numexpr", "blosc2", "dask", "polars", "processes"),
+    "layout": (
+        "llvm",
+        "bound",
+        "numpy",
+        "views",
+        NUMBA,
+        "mpich",
+        "openmpi",
+        "mpich-packed",
+        "openmpi-packed",
+    ),
+    "pipeline": ("pipeline", "plain", NUMBA, "dask", "polars"),
 }
 """Ways of each app, in the order of the tables."""
 
@@ -109,23 +95,18 @@ MEANINGS: Final = {
     "differently",
     PARTITIONED: "the same under partitioned(): one task per partition, Dask's own bits",
     "dask-ml": "dask_ml's estimator",
-    **{kind: f"one task per partition of schedule {kind.upper()}" for kind in SCHEDULED},
-    "fac2-team": "one task per worker, whose threads take the partitions of FAC2",
-    "ss-team": "one task per worker, whose threads take the blocks one by one",
-    "auto": "schedule AUTO: the third pass, cut by what the blocks took in the first two",
-    JOBLIB: "threads of joblib in one process on this machine, each taking blocks in batches",
-    NUMBA: "a loop compiled by numba (prange) in one process on this machine",
-    IDEAL: "the time that the blocks take in plain processes, over the number of cores",
-    "spliter-plain": "the same, without reading ahead",
-    "window": "a window over a pool of threads, written by hand",
-    "slices": "reads of eight blocks at once",
+    NUMBA: "a loop compiled by numba, in one process on this machine",
     "pipeline": "the program in batches that fit the cache, a thread per core",
     "plain": "the program as it is, of NumPy, pandas or another library",
-    "numexpr": "one expression, evaluated by numexpr",
-    "blosc2": "the program, fused by blosc2.jit",
     "polars": "the program, written for polars",
-    "processes": "the program on parts of its data, in a process per core",
-    WORK: "the work alone on one core, without reading",
+    "llvm": "SplIter's packer, compiled",
+    "bound": "the same packer, bound to its two buffers",
+    "numpy": "SplIter's packer, with NumPy alone",
+    "views": "NumPy's functions on views, field by field",
+    "mpich": "MPICH's own datatype",
+    "openmpi": "Open MPI's own datatype",
+    "mpich-packed": "bytes packed by SplIter, sent by MPICH",
+    "openmpi-packed": "bytes packed by SplIter, sent by Open MPI",
     SKLEARN: "scikit-learn in one process on this machine",
     FLOOR: "the same kernel in plain processes, no engine: the least it can take, but for noise",
 }

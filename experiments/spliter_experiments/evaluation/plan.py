@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spliter_experiments.compare.apps import APPS
 from spliter_experiments.compare.engines.loading import MODULES, load_engine
-from spliter_experiments.compare.registry import ways_of
+from spliter_experiments.compare.registry import load_workload
+from spliter_experiments.compare.workloads.app import ways_of
 from spliter_experiments.evaluation.catalog import file_stem
 from spliter_experiments.evaluation.schema import Configuration, Scenario, Size, SizeName
 from spliter_experiments.harness.errors import PlanError
@@ -257,7 +257,8 @@ def _configurations(
         return chosen
     if engine not in MODULES:
         raise PlanError(f"there is no backend {engine!r}; take one of {', '.join(MODULES)}")
-    there = ways_of(load_engine(engine), APPS[scenario.parameters.app]).run
+    app: Any = load_workload(scenario.parameters.app)
+    there = ways_of(load_engine(engine), app).run
     missing = [name for name in chosen if WAYS[name] not in there]
     if missing and asked is not None:
         raise PlanError(f"{engine} has no {', '.join(missing)} of {scenario.parameters.app}")

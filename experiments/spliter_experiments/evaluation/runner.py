@@ -10,9 +10,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError, with_config
 
 from spliter_experiments.compare.engines.loading import load_engine
-from spliter_experiments.evaluation.bench import Measure, cluster_of, on_cluster
+from spliter_experiments.evaluation.bench import OpenBench, cluster_of, in_process, on_cluster
 from spliter_experiments.evaluation.catalog import file_stem, parse_scenario, read_scenario
-from spliter_experiments.evaluation.kernels import in_process
 from spliter_experiments.evaluation.plan import (
     PROCESS,
     PlannedRun,
@@ -27,6 +26,7 @@ from spliter_experiments.harness.errors import ClusterError, PlanError, ResultsE
 from spliter_experiments.harness.facts import facts
 from spliter_experiments.harness.files import clear_partial
 from spliter_experiments.harness.records import ResultsFolder, Text, record_of
+from spliter_experiments.harness.runner import run_rounds
 
 
 @with_config(extra="forbid")
@@ -146,12 +146,12 @@ def run_request(
     address: str | None = None,
     listen: Listener | None = None,
     command: str = "",
-    bench: Measure | None = None,
+    open_bench: OpenBench | None = None,
 ) -> int:
     """Execute the unfinished runs, and return their number.
 
     Without an address, a cluster is started for every stand. The command is recorded with the
-    results. `bench` replaces the scenario's own. If a run fails, the finished ones are kept.
+    results. `open_bench` replaces the scenario's own. If a run fails, the finished ones are kept.
     """
     listen = listen or Listener()
     scenario, here = request.parsed, facts()
@@ -162,12 +162,19 @@ def run_request(
     if not only or not folder.has_plan(request.name):
         keep_request(request, folder)
     clear_partial(folder.path)
-    bench = bench or (in_process if scenario.kind == "kernel" else on_cluster)
+    opened = open_bench or (in_process if scenario.kind == "kernel" else on_cluster)
     listen.begin(len(todo))
     for runs in visits_of(todo, scenario.sizes[request.size].visits, scenario.seed):
-        for run, found in bench(scenario, runs, address, listen):
-            folder.append(record_of(found, here, command, plan_digest=digest, **run.columns()))
-            listen.step(f"{run.stand}: {run.configuration}", 1)
+        stand = runs[0].stand
+        planned = {(run.repetition, str(run.configuration)): run for run in runs}
+        rounds: dict[int, list[str]] = {}
+        for repetition, configuration in planned:
+            rounds.setdefault(repetition, []).append(configuration)
+        with opened(scenario, runs, address, listen) as bench:
+            for found in run_rounds(bench, rounds, seed=f"{stand} {runs[0].seed}"):
+                run = planned[found.round, found.way]
+                folder.append(record_of(found, here, command, plan_digest=digest, **run.columns()))
+                listen.step(f"{stand}: {run.configuration}", 1)
     return len(todo)
 
 

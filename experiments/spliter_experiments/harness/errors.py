@@ -36,7 +36,7 @@ class ClusterError(ExperimentError, RuntimeError):
     """The cluster is unreachable, incomplete, or does not become idle."""
 
 
-class FloorError(ExperimentError, RuntimeError):
+class BaselineError(ExperimentError, RuntimeError):
     """A process of the floor (plain NumPy without an engine) failed or did not answer."""
 
     exit_code = 1

@@ -37,13 +37,12 @@ LOOKS = {
     "kneighbors": ("#cc79a7", "s"),
     "sklearn": ("#999933", "+"),
     "floor": ("#444444", "x"),
-    "ideal": ("#444444", "x"),
 }
 """Colour (from a palette for colour-blind readers) and marker of each way."""
 
 OTHER_LOOK = ("#e69f00", "P")
 
-OFF_CLUSTER = ("sklearn", "joblib", "numba", "floor", "ideal")
+OFF_CLUSTER = ("sklearn", "floor")
 """Ways drawn as dashed lines, because they do not run on the cluster."""
 
 HATCHES = ("", "//", "..", "xx")

@@ -198,6 +198,11 @@ class ResultsFolder:
         check_together(found)
         return found
 
+    def records_of(self, digest: str) -> dict[str, Record]:
+        """Return the records of a plan, by run id; none of a folder without runs."""
+        there = self.records() if self.done() else []
+        return {one.run_id: one for one in there if one.plan_digest == digest}
+
     def write_table(self, records: Sequence[Record]) -> Path:
         """Write all records to `TABLE` and return the file."""
         file = self.path / TABLE

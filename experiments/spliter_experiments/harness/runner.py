@@ -1,8 +1,8 @@
 """Run several ways to compute the same result, in interleaved rounds with checked answers.
 
 Every round runs each way once, in a newly shuffled order, so that a slower or busier machine
-affects all ways alike. Round 0 warms up and does not count. Before each run the cluster returns to
-its initial state; every answer must equal the first one.
+affects all ways alike. Round 0 warms up and does not count. Before each run the cluster becomes
+idle, and every answer must equal the first one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Contender:
+class Way:
     """One way to compute the result, with untimed calls before and after it.
 
     Tasks and bytes are not recorded unless it runs on the cluster.
@@ -86,15 +86,15 @@ class Measurement:
     position: int = 0
 
 
-class Judge:
-    """Compares all answers with the first one."""
+class Check:
+    """Compares all answers with the first one; `same` returns whether two are equal."""
 
-    def __init__(self, same: Callable[[Any, Any], bool]) -> None:
+    def __init__(self, same: Callable[[Any, Any], bool] = lambda _, __: True) -> None:
         self._same = same
         self._first: tuple[str, Any] | None = None
 
-    def hear(self, way: str, answer: Any) -> None:
-        """Compare an answer with the first one."""
+    def check_equal(self, way: str, answer: Any) -> None:
+        """Raise a `WaysDisagreeError` if an answer differs from the first one."""
         if self._first is None:
             self._first = (way, answer)
         source, expected = self._first
@@ -107,41 +107,43 @@ class Judge:
 
 @dataclass(frozen=True)
 class Bench:
-    """Environment of the runs of one cluster and data set.
+    """Ways on loaded data, and the environment of their runs.
 
-    It reads the counters of the cluster, waits until that has returned to its initial state, and
-    samples the bytes that the workers hold.
+    It reads the counters of the cluster, waits until that is idle, and samples the bytes that the
+    workers hold. `phases` are seconds that all its runs share, such as those to load the data.
     """
 
-    judge: Judge
+    ways: Mapping[str, Way]
+    check: Check = field(default_factory=Check)
     reading: Callable[[], Reading] = field(default=lambda: Reading(0, 0))
-    rest: Callable[[], None] = _nothing
+    wait_until_idle: Callable[[], None] = _nothing
     memory: Callable[[], int | None] | None = None
+    phases: Mapping[str, float] = field(default_factory=dict)
 
-    def measure(self, contender: Contender, number: int = 1) -> Measurement:
-        """Run a contender once, check its answer, and return the measurement."""
-        self.rest()
+    def measure(self, name: str, number: int = 1) -> Measurement:
+        """Run a way once, check its answer, and return the measurement."""
+        way = self.ways[name]
+        self.wait_until_idle()
         watching = nullcontext(Peak()) if self.memory is None else watched(self.memory)
         with watching as peak:
-            contender.prepare()
+            way.prepare()
             try:
                 before = self.reading()
                 start = time.perf_counter()
-                answer = contender.run()
+                answer = way.run()
                 seconds = time.perf_counter() - start
                 spent = self.reading().since(before)
             finally:
-                contender.release()
-        self.judge.hear(contender.name, answer.value)
-        tasks, nbytes = spent if contender.on_cluster else (None, None)
-        phases = dict(answer.phases)
+                way.release()
+        self.check.check_equal(name, answer.value)
+        tasks, nbytes = spent if way.on_cluster else (None, None)
+        phases = {**answer.phases, **self.phases}
         seconds = seconds if answer.seconds is None else answer.seconds
-        return Measurement(number, contender.name, seconds, tasks, nbytes, phases, peak.nbytes)
+        return Measurement(number, name, seconds, tasks, nbytes, phases, peak.nbytes)
 
 
 def run_rounds(
     bench: Bench,
-    contenders: Sequence[Contender],
     rounds: Mapping[int, Sequence[str]],
     *,
     seed: int | str,
@@ -151,8 +153,8 @@ def run_rounds(
 
     Parameters
     ----------
-    bench, contenders
-        Measure each run; all ways.
+    bench : Bench
+        Measures each run.
     rounds : mapping of int to sequence of str
         For each round, from 1, the names of the ways left to run in it.
     seed : int or str
@@ -162,11 +164,13 @@ def run_rounds(
     """
     order = random.Random(seed)
     left = {name for names in rounds.values() for name in names}
-    by_name = {one.name: one for one in contenders if one.name in left}
     position = 0
-    for number, names in [(0, list(by_name)), *sorted(rounds.items())]:
+    for number, names in [
+        (0, [name for name in bench.ways if name in left]),
+        *sorted(rounds.items()),
+    ]:
         for name in order.sample(list(names), len(names)):
-            found = bench.measure(by_name[name], number)
+            found = bench.measure(name, number)
             if number:
                 yield replace(found, position=position)
                 position += 1

@@ -5,22 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from spliter_experiments.harness.records import Record
 from spliter_experiments.harness.summary import Summary
 
 NONE = "-"
 
+TO = "\N{EN DASH}"
+"""Between the ends of a range."""
+
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
-REFERENCES = ("ideal", "floor", "plain", "pipeline", "spliter", "dask-partitioned")
+REFERENCES = ("floor", "plain", "pipeline", "spliter", "dask-partitioned")
 """Ways that the others are divided by, in the columns "over ..."."""
 
 BELOW_FLOOR = "over floor < 1: runs differ by more than the engine adds; --rounds narrows this"
 """Line of the caption where a way has taken less than the floor."""
+
+
+class Run(NamedTuple):
+    """Seconds of a way in a round, at a place of a table."""
+
+    place: tuple[str, ...]
+    way: str
+    round: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -111,6 +125,79 @@ def summary_grid(summaries: Sequence[Summary], x: str, caption: str = "") -> Gri
     return Grid(headings, tuple(map(row, summaries)), caption).filled()
 
 
+def ratio_grid(runs: Sequence[Run], headings: Sequence[str], bases: Sequence[str] = ()) -> Grid:
+    """Return a row for each place: times of ways over the base's in the same round.
+
+    Columns that say the same in all of several rows are left out.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        In the order of the rows and columns.
+    headings : sequence of str
+        Of the columns that name a place.
+    bases : sequence of str
+        The base is the first of these that was measured; without any, it is the first way.
+    """
+    ways = list(dict.fromkeys(one.way for one in runs))
+    base = next((way for way in bases if way in ways), ways[0])
+    ways.remove(base)
+    found = {(one.place, one.way, one.round): one.seconds for one in runs}
+    rows = []
+    for place in dict.fromkeys(one.place for one in runs):
+        own = {
+            at: took for (where, way, at), took in found.items() if (where, way) == (place, base)
+        }
+        ratios = (
+            [found[place, way, at] / own[at] for at in own if (place, way, at) in found]
+            for way in ways
+        )
+        rows.append((*place, quartiles([*own.values()]), *(_cell(each) for each in ratios)))
+    grid = Grid((*headings, f"{base}, s", *ways), tuple(rows))
+    once = [name for at, name in enumerate(headings) if len({row[at] for row in rows}) == 1]
+    return grid.without(*once) if len(rows) > 1 else grid
+
+
+def pivot_grid(runs: Sequence[Run], base: str) -> Grid:
+    """Return a row for each workload: at each place, median times of the ways over the base's.
+
+    The spread is the largest of the row: half of the distance of the quartiles over the median.
+    """
+    ways = [way for way in dict.fromkeys(one.way for one in runs) if way != base]
+    found = {(one.place, one.way, one.round): one.seconds for one in runs}
+    places = list(dict.fromkeys(one.place[1] for one in runs))
+    rows = []
+    for name in dict.fromkeys(one.place[0] for one in runs):
+        cells, spread = [], 0.0
+        for x in places:
+            medians = []
+            for way in ways:
+                ratios = [
+                    seconds / found[place, base, at]
+                    for (place, other, at), seconds in found.items()
+                    if (place, other) == ((name, x), way) and (place, base, at) in found
+                ]
+                if ratios:
+                    low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+                    spread = max(spread, float((high - low) / middle / 2))
+                medians.append(f"{middle:.3g}" if ratios else NONE)
+            cells.append("/".join(medians))
+        rows.append((name, *cells, f"{100 * spread:.0f}%"))
+    return Grid((f"{'/'.join(ways)} over {base}", *places, "spread"), tuple(rows))
+
+
+def _cell(ratios: Sequence[float]) -> str:
+    return quartiles(ratios) if ratios else NONE
+
+
+def runs_of(records: Sequence[Record]) -> list[Run]:
+    """Return the runs of records; a place is the name of the workload, and `Record.x`."""
+    return [
+        Run((one.size or one.app, plain(one.x)), one.way, one.repetition, one.seconds)
+        for one in records
+    ]
+
+
 def short(way: str, most: int = 14) -> str:
     r"""Break the name of a way into two lines if it is longer than `most` characters.
 
@@ -166,10 +253,10 @@ def size(nbytes: int | None) -> str:
 
 
 def quartiles(values: Sequence[float]) -> str:
-    """Format the median, followed by the quartiles.
+    """Format the median and half of the distance of the quartiles.
 
-    >>> quartiles([1.0]), quartiles([1.0, 2.0, 3.0, 4.0, 5.0])
-    ('1', '3 (2 to 4)')
+    >>> quartiles([1.0]), quartiles([1.0, 2.0, 3.0, 4.0, 6.0])
+    ('1', '3±1')
     """
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
-    return f"{middle:.3g}" + (f" ({low:.3g} to {high:.3g})" if len(values) > 1 else "")
+    return f"{middle:.3g}" + (f"±{(high - low) / 2:.1g}" if len(values) > 1 else "")

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from spliter_experiments.layouts.movers import IN_ONE_PROCESS, Call, mover_of, stage_of
-from spliter_experiments.layouts.two_ranks import Program, program_of
+from spliter_experiments.layouts.two_ranks import PingPong, ping_pong_of
 
 LEAST_SECONDS: Final = 0.004
 """Calls are repeated until they take so long: over a hundred times the cost of reading the clock
@@ -49,11 +49,11 @@ def move(way: str, case: str, size: int, action: str) -> dict[str, Any]:
 
 
 def exchange(way: str, case: str, size: int, action: str) -> dict[str, Any]:
-    """Run a program of two ranks; return its seconds, and whether all ranks' results are right."""
+    """Exchange a pattern between two ranks; return the seconds, and whether all is right."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    program = _program(way, case, size, action)
+    program = _ping_pong(way, case, size)
     program.set_up()
     comm.Barrier()
     seconds = timed(program.run, comm)
@@ -61,10 +61,10 @@ def exchange(way: str, case: str, size: int, action: str) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=2)
-def _program(way: str, case: str, size: int, action: str) -> Program:
+def _ping_pong(way: str, case: str, size: int) -> PingPong:
     from mpi4py import MPI
 
-    return program_of(case, size, action, way, MPI.COMM_WORLD)
+    return ping_pong_of(case, size, way, MPI.COMM_WORLD)
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Other ways to run the programs of NumPy: numba, numexpr, blosc2 and dask.array.
+"""Other ways to run the programs of NumPy: numba and dask.array.
 
 Each library is imported by the way that needs it.
 """
@@ -9,14 +9,13 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from spliter_experiments.pipelines.arrays import EARTH_MILES, HERE
-from spliter_experiments.pipelines.workload import Array, Program, Way, cores
+from spliter_experiments.pipelines.variants import Array, Program, Variant, cores
 
 DASK_CHUNKS_PER_CORE = 4
 """Chunks of dask.array: enough to keep the cores busy, few enough that tasks cost nothing."""
 
 
-def compiled(name: str) -> Way:
+def compiled(name: str) -> Variant:
     """Return the way that runs a function of :mod:`.numba_loops`, compiled in the first round."""
 
     def prepare(*arguments: Any) -> Callable[[], Any]:
@@ -35,41 +34,7 @@ def _compiled(name: str) -> Program:
     return parallel
 
 
-def by_expression(text: str, names: str, **constants: float) -> Way:
-    """Return the way that evaluates one expression with numexpr."""
-
-    def prepare(*arguments: Array) -> Callable[[], Any]:
-        import numexpr
-
-        numexpr.set_num_threads(cores())
-        named = {**dict(zip(names.split(), arguments, strict=True)), **constants}
-        return lambda: numexpr.evaluate(text, local_dict=named)
-
-    return prepare
-
-
-HAVERSINE_TEXT = (
-    "2 * miles * arcsin(sqrt(sin((lat - lat0) / 2) ** 2"
-    " + cos(lat0) * cos(lat) * sin((lon - lon0) / 2) ** 2))"
-)
-haversine_expression = by_expression(
-    HAVERSINE_TEXT, "lat lon", miles=EARTH_MILES, lat0=HERE[0], lon0=HERE[1]
-)
-ten_adds_expression = by_expression("x" + " + y" * 10, "x y")
-
-
-def by_blosc2(program: Program) -> Way:
-    """Return the way that fuses a program with ``blosc2.jit``."""
-
-    def prepare(*arguments: Array) -> Callable[[], Any]:
-        import blosc2
-
-        return functools.partial(blosc2.jit(program), *arguments)
-
-    return prepare
-
-
-def by_dask(program: Program) -> Way:
+def by_dask(program: Program) -> Variant:
     """Return the way that runs a program on arrays of Dask, with threads in this process."""
 
     def prepare(*arguments: Array) -> Callable[[], Any]:

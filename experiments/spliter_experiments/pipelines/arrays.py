@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from scipy.special import erf
 
-from spliter_experiments.pipelines.workload import Array
+from spliter_experiments.pipelines.variants import Array
 
 HERE: Final = (0.70984286, -1.30203227)
 """Latitude and longitude of the point from which distances are computed, in radians."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from spliter.pipeline import Rows, broadcast, splittable
 from spliter_experiments.pipelines.arrays import uniform
-from spliter_experiments.pipelines.workload import OURS, PLAIN, Program, Way, in_batches
+from spliter_experiments.pipelines.variants import OURS, PLAIN, Program, Variant, in_batches
 
 ROWS: Final = Rows()
 
@@ -43,7 +43,7 @@ class Function:
             found: Program = getattr(importlib.import_module(self.module), self.name)
         return found
 
-    def ways(self) -> dict[str, Way]:
+    def ways(self) -> dict[str, Variant]:
         """Return the function as it is, and as a pipeline."""
 
         def plain(*arguments: Any) -> Callable[[], Any]:
@@ -61,8 +61,6 @@ UTM: Final = Function(
 )
 SEAWATER: Final = Function("seawater", "dens", ("s", "t", "p"))
 HAVERSINE: Final = Function("haversine", "haversine_vector", ("array1", "array2"))
-RGB2LAB: Final = Function("skimage.color", "rgb2lab", ("rgb",))
-RGB2HSV: Final = Function("skimage.color", "rgb2hsv", ("rgb",))
 SPA: Final = Function("pvlib.spa", "solar_position_numpy", ("unixtime",), (Rows(),) * 6)
 
 ZONE_32: Final = uniform((42.0, 54.0), (6.1, 11.9))

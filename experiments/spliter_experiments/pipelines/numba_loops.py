@@ -18,7 +18,7 @@ from spliter_experiments.pipelines.arrays import (
     WATER_GRAVITY,
     WATER_STEP,
 )
-from spliter_experiments.pipelines.workload import Array
+from spliter_experiments.pipelines.variants import Array
 
 
 def black_scholes(

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from spliter_experiments.pipelines.frames import FEWEST_RATINGS, NO_ZIPS
-from spliter_experiments.pipelines.workload import Program, Way
+from spliter_experiments.pipelines.variants import Program, Variant
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-def by_polars(program: Program) -> Way:
+def by_polars(program: Program) -> Variant:
     """Return the way that runs a function of this module on frames of polars."""
 
     def prepare(*arguments: Any) -> Callable[[], Any]:

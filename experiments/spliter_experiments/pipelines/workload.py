@@ -1,125 +1,166 @@
-"""Base of the workloads: their data, and the ways to run the same program."""
+"""``spliter compare pipeline``: run the variants of programs in this process."""
 
 from __future__ import annotations
 
-import functools
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+import ctypes
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Final
 
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
+import typer
 
-from spliter.pipeline import pipeline
+from spliter_experiments.compare.ways import WAYS
+from spliter_experiments.harness.console import Listener
+from spliter_experiments.harness.equal import same
+from spliter_experiments.harness.errors import MissingLibraryError, OptionError
+from spliter_experiments.harness.options import parse_ways, parse_workloads
+from spliter_experiments.harness.runner import Answer, Bench, Check, Way
+from spliter_experiments.harness.table import Grid
+from spliter_experiments.harness.workload import Case, Cases, Comparison, Options, Value, Workload
+from spliter_experiments.pipelines.catalog import CATALOG
+from spliter_experiments.pipelines.names import PROGRAMS
+from spliter_experiments.pipelines.variants import OURS, PLAIN, Entry, cores
 
-Array: TypeAlias = npt.NDArray[Any]
-Program: TypeAlias = Callable[..., Any]
+PIP: Final = 'pip install "pyspliter[pipelines]"'
 
-Way: TypeAlias = Callable[..., Callable[[], Any]]
-"""Called with the arguments of a program; returns the function to measure. What comes before it,
-such as compiling or converting a frame, is not measured."""
+NOT_WRITTEN: Final = "the program is not written for it"
 
-PLAIN: Final = "plain"
-OURS: Final = "pipeline"
-NUMBA: Final = "numba"
-NUMEXPR: Final = "numexpr"
-BLOSC2: Final = "blosc2"
-DASK: Final = "dask"
-POLARS: Final = "polars"
-PROCESSES: Final = "processes"
-
-RELATIVE, ABSOLUTE = 1e-9, 1e-9
-"""Differences allowed where a way may round otherwise: other libraries have other functions."""
+M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
+"""Parameters of glibc's ``mallopt``, from its ``malloc.h``."""
 
 
 @dataclass(frozen=True)
-class Workload:
-    """A program and the ways to run it.
+class Pipeline(Workload):
+    """Run programs of NumPy, pandas and other libraries as they are, and as pipelines.
 
-    Parameters
-    ----------
-    make : callable
-        Given a number of rows and a seed, returns the arguments of the program.
-    rows : int
-        Rows by default.
-    ways : mapping of str to Way
-        Ways by name, among them `PLAIN` and `OURS`.
-    exact : bool
-        Whether `OURS` gives the bits of `PLAIN`; else sums of floats may differ in rounding.
-    absent : mapping of str to str
-        Ways that cannot run the program, with the reasons.
+    All ways run in this process, with as many threads as it has cores.
     """
 
-    make: Callable[[int, int], Sequence[Any]]
-    rows: int
-    ways: Mapping[str, Way]
-    exact: bool = True
-    absent: Mapping[str, str] = field(default_factory=dict)
+    workload: Annotated[
+        str,
+        typer.Option(
+            help="One, several between commas, or all. "
+            f"{'; '.join(f'{name}: {meaning}' for name, meaning in PROGRAMS.items())}."
+        ),
+    ] = "black-scholes"
+    rows: Annotated[int | None, typer.Option(help="Rows, instead of each one's default.")] = None
+
+    name: ClassVar = "pipeline"
+    x: ClassVar = "rows"
+
+    def __post_init__(self) -> None:
+        if self.rows is not None and self.rows < 1:
+            raise OptionError(f"--rows must be at least 1, got {self.rows}")
+
+    @property
+    def subject(self) -> str:
+        """Name of the program."""
+        return self.workload
+
+    @property
+    def entry(self) -> Entry:
+        """The program and its variants."""
+        return CATALOG[self.workload]
+
+    def each(self) -> list[Pipeline]:
+        """Return a workload for each program."""
+        return [replace(self, workload=one) for one in parse_workloads(self.workload, CATALOG)]
+
+    def title(self, found: Comparison) -> str:
+        """Return the name of the program, its data and the cores."""
+        first = found.records[0]
+        meaning = PROGRAMS.get(self.workload, "")
+        return f"{self.workload}: {meaning}; {first.rows:,} rows, {first.threads} cores"
+
+    def grid(self, found: Comparison) -> Grid:
+        """Return the table, without columns that say the same everywhere."""
+        return super().grid(found).without("rows", "runs", "init", "iterate")
+
+    def cases(self, options: Options, listener: Listener, command: str) -> Cases:
+        """Yield the only case: every answer is compared with that of `PLAIN`."""
+        retain_memory()
+        chosen = None if options.ways is None else parse_ways(options.ways, WAYS["pipeline"])
+        rows = self.entry.rows if self.rows is None else self.rows
+        ways = self._ways(rows, options.seed, chosen, listener)
+        check = Check(lambda first, other: same(first[1], other[1], exact=other[0]))
+        listener.begin((options.rounds + 1) * len(ways))
+        about: dict[str, Value] = {
+            "command": command,
+            "workload": self.workload,
+            "rows": rows,
+            "seed": options.seed,
+        }
+        yield Case(
+            label=self.workload,
+            columns={
+                "app": self.name,
+                "size": self.workload,
+                "engine": "process",
+                "nodes": 1,
+                "workers": 1,
+                "threads": cores(),
+                "blocks": 1,
+                "blocks_per_core": 1 / cores(),
+                "rows": rows,
+                "seed": options.seed,
+                "x": float(rows),
+            },
+            about={**about, "command": command, "rounds": options.rounds},
+            ways=tuple(ways),
+            rounds=options.numbers,
+            seed=options.seed,
+            open=lambda: nullcontext(_checked(Bench(ways, check))),
+        )
+
+    def _ways(
+        self, rows: int, seed: int, chosen: tuple[str, ...] | None, listener: Listener
+    ) -> dict[str, Way]:
+        """Prepare the ways; leave out those whose libraries are missing.
+
+        `PLAIN` is always among them: the answers of the others are compared with its own.
+        """
+        try:
+            arguments = self.entry.make(rows, seed)
+            found = {PLAIN: self._way(PLAIN, arguments)}
+        except ModuleNotFoundError as error:
+            raise MissingLibraryError(
+                f"--workload {self.workload} needs more: {error}; {PIP}"
+            ) from error
+        there, absent = self.entry.ways, self.entry.absent
+        for way in chosen or dict.fromkeys([*there, *absent]):
+            if way not in there or way in absent:
+                listener.note(f"{way} is left out: {absent.get(way, NOT_WRITTEN)}")
+                continue
+            try:
+                found[way] = self._way(way, arguments)
+            except ModuleNotFoundError as error:
+                if chosen is not None:
+                    raise OptionError(f"--ways {way}: {error}; {PIP}") from error
+                listener.note(f"{way} is left out: {error}; {PIP}")
+        return found
+
+    def _way(self, way: str, arguments: Sequence[Any]) -> Way:
+        run = self.entry.ways[way](*arguments)
+        exact = way == PLAIN or (way == OURS and self.entry.exact)
+        return Way(way, lambda: Answer((exact, run())), on_cluster=False)
 
 
-def as_is(program: Program) -> Way:
-    """Return the way that calls a program.
+def _checked(bench: Bench) -> Bench:
+    """Run `PLAIN` once, so that its answer is the first one."""
+    bench.check.check_equal(PLAIN, bench.ways[PLAIN].run().value)
+    return bench
 
-    Examples
-    --------
-    >>> as_is(max)(2, 3)()
-    3
+
+def retain_memory() -> None:
+    """Tell glibc to keep memory that is freed, for all ways alike.
+
+    Else each large temporary of NumPy is new memory that the system clears page by page, which
+    takes longer than the arithmetic, and differs from one system to the next. A new thread may
+    take an arena that has kept nothing yet; with one per core it takes one that others used.
     """
-    return lambda *arguments: functools.partial(program, *arguments)
-
-
-def in_batches(program: Program) -> Way:
-    """Return the way that runs a program as a pipeline, with a thread per core."""
-    return lambda *arguments: functools.partial(pipeline(program), *arguments)
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def plain_and_pipeline(program: Program) -> dict[str, Way]:
-    """Return the two ways that every workload has."""
-    return {PLAIN: as_is(program), OURS: in_batches(program)}
-
-
-def same(left: Any, right: Any, exact: bool, relative: float = RELATIVE) -> bool:
-    """Return whether two results are equal: in each bit, or within `relative` and `ABSOLUTE`.
-
-    Results are arrays, frames, numbers, or lists and tuples of them.
-
-    Examples
-    --------
-    >>> same((1.0, [2.0]), (1.0, [2.0 + 1e-12]), exact=False)
-    True
-    >>> same(1.0, 1.0 + 1e-12, exact=True)
-    False
-    """
-    left, right = _parts(left), _parts(right)
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        pairs = zip(left, right, strict=False)
-        return len(left) == len(right) and all(same(*pair, exact, relative) for pair in pairs)
-    return _same_values(np.asarray(left), np.asarray(right), exact, relative)
-
-
-def _parts(value: Any) -> Any:
-    """Return index, columns and values of a frame or series, and other values as they are."""
-    if isinstance(value, pd.DataFrame):
-        return [np.asarray(value.index.tolist()), [*value.columns], value.to_numpy()]
-    if isinstance(value, pd.Series):
-        return [np.asarray(value.index.tolist()), value.to_numpy()]
-    return value
-
-
-def _same_values(left: Array, right: Array, exact: bool, relative: float) -> bool:
-    if left.shape != right.shape or (exact and left.dtype != right.dtype):
-        return False
-    if left.dtype.kind not in "fc":
-        return bool(np.all((left == right) | (pd.isna(left) & pd.isna(right))))
-    if exact:
-        return left.tobytes() == right.tobytes()
-    return np.allclose(left, right, relative, ABSOLUTE, equal_nan=True)
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        libc.mallopt(M_MMAP_MAX, 0)
+        libc.mallopt(M_TRIM_THRESHOLD, -1)
+        libc.mallopt(M_ARENA_MAX, cores())

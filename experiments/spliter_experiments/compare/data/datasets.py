@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,9 +37,8 @@ class InputChoice:
             raise OptionError("--columns goes with --input; use --dims for generated points")
 
 
-@contextmanager
-def open_points(choice: InputChoice, most: int | None = None, extra: int = 0) -> Iterator[Points]:
-    """Open points while the context is open: at least one row and one column.
+def open_points(choice: InputChoice, most: int | None = None, extra: int = 0) -> Points:
+    """Open points: at least one row and one column.
 
     If the user selects no columns, there are `most` at most. `extra` more points are generated, for
     the app to hold out.
@@ -49,39 +46,32 @@ def open_points(choice: InputChoice, most: int | None = None, extra: int = 0) ->
     if choice.source is None:
         # Validate the requested rows alone: zero plus `extra` would pass.
         asked = GeneratedPoints(choice.rows, choice.dims, choice.seed)
-        yield GeneratedPoints(asked.rows + extra, choice.dims, choice.seed)
-        return
-    with open_source(choice.source, Wanted(choice.columns, most)) as points:
-        yield _not_empty(points)
+        return GeneratedPoints(asked.rows + extra, choice.dims, choice.seed)
+    return _not_empty(open_source(choice.source, Wanted(choice.columns, most)))
 
 
-@contextmanager
 def open_labelled(
     choice: InputChoice, label: str | None, extra: int = 0
-) -> Iterator[tuple[Points, Points, tuple[float, ...]]]:
-    """Open points and their classes while the context is open.
+) -> tuple[Points, Points, tuple[float, ...]]:
+    """Open points and their classes.
 
-    Yields the points, a column of their class values, and the distinct values. Rows of an input are
-    shuffled: many inputs are sorted by class, and training on blocks of one class is a different
-    problem. `extra` more points are generated, for the app to hold out.
+    Returns the points, a column of their class values, and the distinct values. Rows of an input
+    are shuffled: many inputs are sorted by class, and training on blocks of one class is a
+    different problem. `extra` more points are generated, for the app to hold out.
     """
     if choice.source is None:
         if label is not None:
             raise OptionError("--label goes with --input; generated points have classes")
         asked = GeneratedPoints(choice.rows, choice.dims, choice.seed)
         blobs = GeneratedBlobs(asked.rows + extra, choice.dims, choice.seed)
-        yield blobs, blobs.classes(), (0.0, 1.0)
-        return
-    with ExitStack() as stack:
-        wanted = Wanted(choice.columns, without=label)
-        points = _not_empty(stack.enter_context(open_source(choice.source, wanted)))
-        if label is None:
-            raise OptionError(
-                f"--label NAME has to say which column of {points.origin} holds the classes"
-            )
-        column = stack.enter_context(open_labels(choice.source, label))
-        classes = _classes(column)
-        yield Shuffled(points, choice.seed), Shuffled(column, choice.seed), classes
+        return blobs, blobs.classes(), (0.0, 1.0)
+    points = _not_empty(open_source(choice.source, Wanted(choice.columns, without=label)))
+    if label is None:
+        raise OptionError(
+            f"--label NAME has to say which column of {points.origin} holds the classes"
+        )
+    column = open_labels(choice.source, label)
+    return Shuffled(points, choice.seed), Shuffled(column, choice.seed), _classes(column)
 
 
 def _not_empty(points: Points) -> Points:

@@ -1,15 +1,13 @@
 """Read points from files.
 
-``.npy`` and ``.zarr`` are read by rows, Parquet by row groups. CSV rows cannot be located without
-reading all previous ones, so a CSV file is converted once to a temporary ``.npy`` file.
+``.npy`` and ``.zarr`` are read by rows, Parquet by row groups. CSV is refused: its rows cannot be
+located without reading all before them.
 """
 
 from __future__ import annotations
 
 import functools
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +20,8 @@ from spliter_experiments.harness.errors import InputError, TextColumnError
 
 NUMERIC_KINDS = "biuf"
 
-LONGEST_LINE = 1_000_000
-"""Bytes of a CSV file's first line: pandas takes minutes and gigabytes for millions of columns."""
 
-
-def open_source(source: str, wanted: Wanted) -> AbstractContextManager[Points]:
+def open_source(source: str, wanted: Wanted) -> Points:
     """Open a file by its suffix."""
     path = Path(source).resolve()
     if not path.exists():
@@ -38,7 +33,8 @@ def open_source(source: str, wanted: Wanted) -> AbstractContextManager[Points]:
     if opener is None:
         raise InputError(
             f"{source}: do not know how to read {path.suffix or 'a file without a suffix'}; "
-            f"--input takes {', '.join(_OPENERS)}, or a folder of Parquet files"
+            f"--input takes {', '.join(_OPENERS)}, or a folder of Parquet files; save other tables "
+            "by pandas.DataFrame.to_parquet"
         )
     if not (path.is_file() or path.is_dir()):
         raise InputError(f"{source} is a pipe or a device, which can be read only once; copy it")
@@ -191,88 +187,16 @@ def read_row_group(group: RowGroup, names: tuple[str, ...]) -> Floats:
     return np.stack(columns, axis=1)
 
 
-@contextmanager
-def open_csv(path: Path, wanted: Wanted) -> Iterator[Points]:
-    """Convert a CSV file to a temporary ``.npy`` file and open that."""
-    import pandas as pd
-
-    _check_first_line(path)
+def open_labels(source: str, name: str) -> Points:
+    """Open a column of labels."""
     try:
-        first = pd.read_csv(path, header=None, nrows=1)
-        table = pd.read_csv(path, header=None if _all_numbers(first) else 0)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as CSV: {error}") from error
-    with open_frame(table, wanted, path.name) as points:
-        yield points
+        return open_source(source, Wanted(name))
+    except TextColumnError as error:
+        raise InputError(f"{error}; save labels as numbers, by pandas.factorize") from error
 
 
-def _check_first_line(path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            length = len(file.readline(LONGEST_LINE + 1))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read as CSV: {error}") from error
-    if length > LONGEST_LINE:
-        raise InputError(
-            f"{path} cannot be read as CSV: its first line has more than {LONGEST_LINE:,} bytes; "
-            "save wide tables as .npy or Parquet"
-        )
-
-
-@contextmanager
-def open_frame(table: Any, wanted: Wanted, origin: str) -> Iterator[Points]:
-    """Write the columns of a DataFrame to a temporary ``.npy`` file and open that."""
-    import pandas as pd
-
-    names = [str(name) for name in table.columns]
-    numeric = [pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]
-    chosen = choose_columns(names, numeric, wanted, origin)
-    values = table.iloc[:, list(chosen.positions)].to_numpy(dtype=np.float64)
-    with tempfile.TemporaryDirectory(prefix="spliter-table-") as folder:
-        copy = Path(folder) / "table.npy"
-        np.save(copy, np.ascontiguousarray(values))
-        rows = len(values)
-        del table, values  # free memory before the blocks are loaded
-        everything = Columns(chosen.names, tuple(range(len(chosen))), chosen.numeric)
-        yield ArrayFilePoints(copy, origin, rows, everything)
-
-
-@contextmanager
-def open_labels(source: str, name: str) -> Iterator[Points]:
-    """Open a column of labels; text labels become their rank among the sorted labels."""
-    with ExitStack() as stack:
-        try:
-            column = stack.enter_context(open_source(source, Wanted(name)))
-        except TextColumnError:
-            path = Path(source).resolve()
-            column = stack.enter_context(open_frame(_text_ranks(path, name), Wanted(), path.name))
-        yield column
-
-
-def _text_ranks(path: Path, name: str) -> Any:
-    """Return a column of texts as their ranks, NaN where there is none."""
-    import pandas as pd
-
-    table = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
-    texts = table[name] if name in table.columns else table.iloc[:, int(name)]
-    codes, _ = pd.factorize(texts, sort=True)
-    return pd.DataFrame({name: np.where(codes < 0, np.nan, codes).astype(np.float64)})
-
-
-def _all_numbers(first: Any) -> bool:
-    """Return whether the first line is data, not a header: all of its values are numbers."""
-    return all(kind.kind in NUMERIC_KINDS for kind in first.dtypes)
-
-
-def _opened(
-    opener: Callable[[Path, Wanted], Points],
-) -> Callable[[Path, Wanted], AbstractContextManager[Points]]:
-    return lambda path, wanted: nullcontext(opener(path, wanted))
-
-
-_OPENERS: dict[str, Callable[[Path, Wanted], AbstractContextManager[Points]]] = {
-    ".npy": _opened(ArrayFilePoints.open),
-    ".zarr": _opened(ArrayFilePoints.open),
-    ".parquet": _opened(ParquetPoints.open),
-    ".csv": open_csv,
+_OPENERS: dict[str, Callable[[Path, Wanted], Points]] = {
+    ".npy": ArrayFilePoints.open,
+    ".zarr": ArrayFilePoints.open,
+    ".parquet": ParquetPoints.open,
 }

@@ -112,7 +112,7 @@ def _ask_all(listed: int) -> dict[str, NodeReport]:
 
 
 @dataclass(frozen=True)
-class CompssRest:
+class CompssIdle:
     """The state without running tasks."""
 
     progress: Progress
@@ -213,9 +213,9 @@ class CompssTasks(ResultsHere):
             for block, other, number in zip(given, self.arguments_of(aligned), numbers, strict=True)
         ]
 
-    def rest(self, collections: Sequence[Any] = ()) -> CompssRest:
+    def idle_state(self, collections: Sequence[Any] = ()) -> CompssIdle:
         """Return the state without tasks; COMPSs does not move blocks by itself."""
-        return CompssRest(self.progress)
+        return CompssIdle(self.progress)
 
     def meter(self) -> AbstractContextManager[TaskMeter]:
         """Return the task counter."""

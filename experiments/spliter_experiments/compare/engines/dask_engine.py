@@ -20,7 +20,7 @@ from spliter_experiments.compare.engines.dask_cluster import (
     is_on_this_machine,
     process_versions,
 )
-from spliter_experiments.compare.engines.dask_meter import ClusterMeter, Rest
+from spliter_experiments.compare.engines.dask_meter import ClusterMeter, DaskIdle
 from spliter_experiments.compare.engines.engine import (
     WAIT_SECONDS,
     ClusterChoice,
@@ -210,9 +210,11 @@ class DaskEngine:
         """Send a value to every worker."""
         return self.client.scatter(value, broadcast=True, hash=False)
 
-    def rest(self, collections: Sequence[da.Array] = ()) -> Rest:
+    def idle_state(self, collections: Sequence[da.Array] = ()) -> DaskIdle:
         """Return the current state: load of the cluster and placement of the blocks."""
-        return Rest.now(self.client, [block for array in collections for block in blocks_of(array)])
+        return DaskIdle.now(
+            self.client, [block for array in collections for block in blocks_of(array)]
+        )
 
     def meter(self) -> ClusterMeter:
         """Return a counter of tasks, and of bytes sent between workers."""

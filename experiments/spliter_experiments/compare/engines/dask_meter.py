@@ -38,7 +38,7 @@ class Load(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rest:
+class DaskIdle:
     """Initial state of the cluster: nothing runs, memory holds the same, blocks are in place.
 
     Tasks that read blocks from another worker leave copies there, and Dask's active memory manager
@@ -52,7 +52,7 @@ class Rest:
     homes: Mapping[Any, str]
 
     @classmethod
-    def now(cls, client: Client, blocks: Sequence[Future[Any]] = ()) -> Rest:
+    def now(cls, client: Client, blocks: Sequence[Future[Any]] = ()) -> DaskIdle:
         """Return the current state: load of the cluster and placement of the blocks."""
         held = client.who_has(list(blocks)) if blocks else {}
         return cls(client, current_load(client), {key: min(held[key]) for key in held})

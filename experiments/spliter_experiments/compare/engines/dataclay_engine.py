@@ -160,7 +160,7 @@ class DataClayEngine(ResultsHere):
             unknown = np.zeros(len(made), dtype=np.int64)
             DataClayArray(_ids(made), ((-1,) * len(made),), None, unknown).delete()
 
-    def rest(self, collections: Sequence[LoadedArray] = ()) -> KeptResults:
+    def idle_state(self, collections: Sequence[LoadedArray] = ()) -> KeptResults:
         """Return the current state: the number of kept results."""
         return KeptResults.now(lambda: kept_at(self.executor, self.capacities))
 

@@ -56,7 +56,7 @@ class Meter(Protocol):
         """Return the current counters."""
 
 
-class Resting(Protocol):
+class IdleState(Protocol):
     """A state of the cluster that it is to return to."""
 
     def wait(self) -> None:
@@ -172,7 +172,7 @@ class Engine(Protocol):
     def share(self, value: Any) -> Any:
         """Send a large argument to the workers once; return a reference to pass in its place."""
 
-    def rest(self, collections: Sequence[Any] = ()) -> Resting:
+    def idle_state(self, collections: Sequence[Any] = ()) -> IdleState:
         """Return the current state, with these collections loaded."""
 
     def meter(self) -> AbstractContextManager[Meter]:

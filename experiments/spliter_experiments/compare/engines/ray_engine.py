@@ -195,7 +195,7 @@ class RayEngine(ResultsHere):
             merged.append(call_on_all.remote(pairing.merge, *found, **shared))
         return results(merged)
 
-    def rest(self, collections: Sequence[LoadedArray] = ()) -> KeptResults:
+    def idle_state(self, collections: Sequence[LoadedArray] = ()) -> KeptResults:
         """Return the current state; datasets of the collections may be created later."""
         return KeptResults.now(
             lambda: kept_objects() - sum(array.blocks_of_dataset for array in collections)

@@ -11,24 +11,25 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+import typer
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from spliter_apps.svm import CascadeSVM
 from spliter_apps.svm.kernel import find_violations, finish, improve
 from spliter_apps.svm.margins import dual_objective
+from spliter_experiments.compare.baseline import Baseline
 from spliter_experiments.compare.data.arranged import hold_out
 from spliter_experiments.compare.data.datasets import InputChoice, open_labelled, read_held_out
 from spliter_experiments.compare.data.sources import Codes, Dataset, Floats, Labels, RowNumbers
 from spliter_experiments.compare.engines.engine import Engine
-from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.ways import SKLEARN, WAYS
+from spliter_experiments.compare.workloads.app import App
 from spliter_experiments.compare.workloads.checks import check_finite
 from spliter_experiments.compare.workloads.csvm_cascade import (
     FEW_PARTS,
@@ -39,9 +40,9 @@ from spliter_experiments.compare.workloads.csvm_cascade import (
     run_cascade,
     train_part,
 )
-from spliter_experiments.compare.workloads.workload import App, Parts, Site
+from spliter_experiments.compare.workloads.site import Parts, Site
 from spliter_experiments.harness.errors import OptionError
-from spliter_experiments.harness.runner import Answer, Contender
+from spliter_experiments.harness.runner import Answer, Way
 
 SAME_ACCURACY = 0.01
 SAME_OBJECTIVE = 0.01
@@ -52,7 +53,7 @@ HELD_OUT_SHARE = 5
 
 
 @dataclass(frozen=True)
-class Trial:
+class Run:
     """Training parameters, and the held-out points and labels to test on."""
 
     training: Training
@@ -63,14 +64,14 @@ class Trial:
 class Classifier:
     """A trained model; its accuracy and objective are computed on demand, outside the timed run."""
 
-    def __init__(self, model: SVC, trial: Trial) -> None:
+    def __init__(self, model: SVC, run: Run) -> None:
         self.model = model
-        self._trial = trial
+        self._run = run
 
     @functools.cached_property
     def accuracy(self) -> float:
         """Share of the held-out points that are classified correctly."""
-        return float(np.mean(self.model.predict(self._trial.points) == self._trial.labels))
+        return float(np.mean(self.model.predict(self._run.points) == self._run.labels))
 
     @functools.cached_property
     def objective(self) -> float:
@@ -78,9 +79,9 @@ class Classifier:
         return dual_objective(self.model, self.model.support_vectors_)
 
 
-def by_spliter(site: Site[Engine], trial: Trial) -> Answer:
+def by_spliter(site: Site[Engine], run: Run) -> Answer:
     """Train SplIter's estimator, on materialized partitions, as it does by default."""
-    training, svc = trial.training, trial.training.svc
+    training, svc = run.training, run.training.svc
     cascade = CascadeSVM(
         svc.C,
         kernel=svc.kernel,
@@ -95,25 +96,25 @@ def by_spliter(site: Site[Engine], trial: Trial) -> Answer:
         warnings.simplefilter("ignore", ConvergenceWarning)
         with site.split(site.array, site.labels, materialize=True) as partitions:
             cascade.fit(partitions)
-    return Answer(Classifier(cascade.estimator_, trial))
+    return Answer(Classifier(cascade.estimator_, run))
 
 
-def by_sklearn(machine: Floor, trial: Trial) -> Answer:
+def by_sklearn(machine: Baseline, run: Run) -> Answer:
     """Train scikit-learn's SVC in one process."""
-    (model,) = machine.call(fit_sklearn, trial.training.svc)
-    return Answer(Classifier(model, trial))
+    (model,) = machine.call(fit_sklearn, run.training.svc)
+    return Answer(Classifier(model, run))
 
 
-def on_floor(floor: Floor, trial: Trial) -> Answer:
+def on_floor(floor: Baseline, run: Run) -> Answer:
     """Train in every plain process; merge in this one."""
-    training = trial.training
+    training = run.training
     floor.keep("rows", rows_of_blocks)
     sets = floor.call(train_part, training, FEW_PARTS, on="rows")
     solution = finish(sets, training.svc)
     while len(solution.objectives) < training.iterations and not solution.converged:
         found = floor.call(find_violations, solution, on="rows")
         solution = improve(found, training.svc, training.tol, solution)
-    return Answer(Classifier(solution.model, trial))
+    return Answer(Classifier(solution.model, run))
 
 
 def fit_sklearn(blocks: Sequence[tuple[Floats, Codes]], svc: SVC) -> SVC:
@@ -138,7 +139,7 @@ def scaled_gamma(site: Site[Engine]) -> float:
     return float(1 / (width * variance)) if variance > 0 else 1.0
 
 
-ESTIMATOR: dict[str, Callable[[Site[Engine], Trial], Answer]] = {
+ESTIMATOR: dict[str, Callable[[Site[Engine], Run], Answer]] = {
     "spliter": by_spliter,
     "spliter-materialized": by_spliter,
 }
@@ -146,19 +147,27 @@ ESTIMATOR: dict[str, Callable[[Site[Engine], Trial], Answer]] = {
 
 
 @dataclass(frozen=True)
-class CascadeSvm(App[Trial]):
+class CascadeSvm(App[Run]):
     """Comparison of Cascade SVMs, trained on the classes in the column `label`.
 
     The cascade ends after `iterations`, or when the dual objective changes by less than a share of
     `tol`.
     """
 
-    label: str | None
-    iterations: int
-    tol: float
+    label: Annotated[
+        str | None, typer.Option(help="Column of the input that holds the classes, as numbers.")
+    ] = None
+    iterations: Annotated[
+        int, typer.Option(help="Iterations of the cascade, at most; after few, ways may differ.")
+    ] = 5
+    tol: Annotated[
+        float,
+        typer.Option(help="Relative change of the dual objective that ends the cascade before."),
+    ] = 1e-3
 
     name: ClassVar = "csvm"
     ways: ClassVar = WAYS["csvm"]
+    defaults: ClassVar = {"rows": 8_000, "dims": 20}
     split_ways: ClassVar = ESTIMATOR
 
     def __post_init__(self) -> None:
@@ -167,45 +176,40 @@ class CascadeSvm(App[Trial]):
         if not self.tol >= 0:
             raise OptionError(f"--tol must not be negative, got {self.tol}")
 
-    @contextmanager
-    def open(self, choice: InputChoice) -> Iterator[Dataset]:
+    def open(self, choice: InputChoice) -> Dataset:
         """Open points and labels, and hold some rows out."""
         extra = choice.rows // (HELD_OUT_SHARE - 1)
-        with open_labelled(choice, self.label, extra) as (points, column, classes):
-            held = points.rows // HELD_OUT_SHARE
-            rest, held_out = hold_out(points, held)
-            labels, held_labels = hold_out(column, held)
-            yield Dataset(rest, Labels(labels, classes), held_out, Labels(held_labels, classes))
+        points, column, classes = open_labelled(choice, self.label, extra)
+        held = points.rows // HELD_OUT_SHARE
+        rest, held_out = hold_out(points, held)
+        labels, held_labels = hold_out(column, held)
+        return Dataset(rest, Labels(labels, classes), held_out, Labels(held_labels, classes))
 
-    def pose(self, site: Site[Engine]) -> Trial:
+    def pose(self, site: Site[Engine]) -> Run:
         """Return the training parameters and the held-out data."""
         dataset = site.dataset
         assert dataset.held_out_labels is not None
         check_finite(site.engine, dataset.points, site.array)
         svc = SVC(gamma=scaled_gamma(site))
-        return Trial(
+        return Run(
             Training(svc, self.iterations, self.tol, dataset.points.rows),
             read_held_out(dataset),
             dataset.held_out_labels.read(0, dataset.held_out_labels.rows),
         )
 
     @staticmethod
-    def by_parts(parts: Parts, trial: Trial, scheme: Scheme = MANY_PARTS) -> Answer:
+    def by_parts(parts: Parts, run: Run, scheme: Scheme = MANY_PARTS) -> Answer:
         """Run one task per part, then a tree of merges."""
-        return Answer(Classifier(run_cascade(parts, trial.training, scheme), trial))
+        return Answer(Classifier(run_cascade(parts, run.training, scheme), run))
 
-    def in_processes(self, way: str, site: Site[Engine], trial: Trial) -> Contender:
-        """Return the contender for scikit-learn or the floor."""
+    def in_processes(self, way: str, site: Site[Engine], run: Run) -> Way:
+        """Return the way for scikit-learn or the floor."""
         labels = site.dataset.labels
         assert labels is not None
         if way == SKLEARN:
-            return site.contender_in_processes(
-                way, lambda machine: by_sklearn(machine, trial), labels
-            )
+            return site.way_in_processes(way, lambda machine: by_sklearn(machine, run), labels)
         numbers = RowNumbers(labels.rows)
-        return site.contender_in_processes(
-            way, lambda floor: on_floor(floor, trial), labels, numbers
-        )
+        return site.way_in_processes(way, lambda floor: on_floor(floor, run), labels, numbers)
 
     def same(self, left: Classifier, right: Classifier) -> bool:
         """Return whether two models agree in objective and held-out accuracy."""

@@ -29,7 +29,7 @@ from spliter_apps.svm.kernel import (
 )
 from spliter_apps.svm.margins import bounds, dual_objective, slacks
 from spliter_experiments.compare.data.sources import Codes, Floats
-from spliter_experiments.compare.workloads.workload import Parts
+from spliter_experiments.compare.workloads.site import Parts
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ from spliter_experiments.compare.data.sources import Floats
 from spliter_experiments.compare.engines.dask_engine import DaskEngine, blocks_of, wait_for
 from spliter_experiments.compare.engines.engine import result_of
 from spliter_experiments.compare.ways import PARTITIONED
-from spliter_experiments.compare.workloads import prefetch, programs
-from spliter_experiments.compare.workloads.csvm import CascadeSvm, Trial
+from spliter_experiments.compare.workloads import programs
+from spliter_experiments.compare.workloads.app import App, Solver, Ways, per_block
+from spliter_experiments.compare.workloads.csvm import CascadeSvm, Run
 from spliter_experiments.compare.workloads.csvm_cascade import FEW_PARTS, PAPER
 from spliter_experiments.compare.workloads.histogram import Edges
 from spliter_experiments.compare.workloads.kmeans import (
@@ -35,9 +36,9 @@ from spliter_experiments.compare.workloads.kmeans import (
     assign_blocks,
     sum_blocks,
 )
-from spliter_experiments.compare.workloads.knn import Neighbors, Quest, build_from_block
+from spliter_experiments.compare.workloads.knn import Neighbors, Query, build_from_block
+from spliter_experiments.compare.workloads.site import Parts, Site
 from spliter_experiments.compare.workloads.sums import repeat
-from spliter_experiments.compare.workloads.workload import App, Parts, Site, Way, Ways, per_block
 from spliter_experiments.harness.runner import Answer
 
 DaskSite: TypeAlias = Site[DaskEngine]
@@ -45,7 +46,7 @@ DaskSite: TypeAlias = Site[DaskEngine]
 DASK_ML = "dask-ml"
 
 
-def rechunked(app: type[App[Any]], method: str) -> Way:
+def rechunked(app: type[App[Any]], method: str) -> Solver:
     """Return the way that rechunks to one chunk per core and runs one task per chunk."""
 
     def run(site: DaskSite, problem: Any) -> Answer:
@@ -105,30 +106,30 @@ def histogram_by_partitions(site: DaskSite, edges: Edges) -> Answer:
     return Answer(counts.compute(scheduler=partitioned(site.engine.client)))
 
 
-def cascade_of_the_paper(site: DaskSite, trial: Trial) -> Answer:
+def cascade_of_the_paper(site: DaskSite, run: Run) -> Answer:
     """Run the cascade as in the paper, with one task per block."""
     parts = Parts(site.engine, site.array, site.labels, site.row_chunks)
-    return CascadeSvm.by_parts(parts, trial, PAPER)
+    return CascadeSvm.by_parts(parts, run, PAPER)
 
 
-def neighbors_of_the_paper(site: DaskSite, quest: Quest) -> Answer:
+def neighbors_of_the_paper(site: DaskSite, query: Query) -> Answer:
     """Build one tree per block, split the queries likewise, and query each tree with each chunk.
 
     dislib, whose nearest neighbours the paper starts from, does the same: its queries are an array
     in blocks as well. Queries in blocks are used as they are.
     """
-    if quest.points is None:
-        return per_block(Neighbors)(site, quest)
+    if query.points is None:
+        return per_block(Neighbors)(site, query)
     client = site.engine.client
     trees = client.map(
         build_from_block, blocks_of(site.array), row_starts(site.row_chunks), pure=False
     )
-    pieces = client.scatter(np.array_split(quest.points, len(trees)), hash=False)
+    pieces = client.scatter(np.array_split(query.points, len(trees)), hash=False)
     asked = [tree for _ in pieces for tree in trees]
     queries = [piece for piece in pieces for _ in trees]
-    found = client.map(nearest, asked, queries, k=quest.neighbors, pure=False)
+    found = client.map(nearest, asked, queries, k=query.neighbors, pure=False)
     of_pieces = [found[at : at + len(trees)] for at in range(0, len(found), len(trees))]
-    merged = client.map(merge_nearest, of_pieces, k=quest.neighbors, pure=False)
+    merged = client.map(merge_nearest, of_pieces, k=query.neighbors, pure=False)
     return Answer(np.concatenate([best.distances for best in client.gather(merged)]))
 
 
@@ -220,7 +221,7 @@ def absent(engine: DaskEngine) -> Mapping[str, str]:
     return {DASK_ML: reason} if reason else {}
 
 
-OWN: dict[str, dict[str, Way]] = {
+OWN: dict[str, dict[str, Solver]] = {
     "sum": {"dask": sum_by_dask},
     "histogram": {
         "dask": histogram_by_dask,
@@ -229,8 +230,6 @@ OWN: dict[str, dict[str, Way]] = {
     "kmeans": {"by-hand": by_hand, DASK_ML: by_dask_ml},
     "csvm": {"per-block-paper": cascade_of_the_paper},
     "knn": {"per-block-paper": neighbors_of_the_paper},
-    "schedules": {},
-    "prefetch": prefetch.ON_DASK,
     "programs": programs.ON_DASK,
 }
 

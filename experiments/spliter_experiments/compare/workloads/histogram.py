@@ -6,25 +6,26 @@ All ways but ``dask`` run the kernel of :func:`spliter_apps.histogramdd`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import typer
 
 from spliter import Partition, reduce, task
 from spliter_apps.histogram.kernel import count_points
+from spliter_experiments.compare.baseline import Baseline
 from spliter_experiments.compare.data.datasets import InputChoice, open_points
 from spliter_experiments.compare.data.sources import Dataset, Floats
 from spliter_experiments.compare.engines.engine import Engine, result_of
-from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.ways import WAYS
+from spliter_experiments.compare.workloads.app import App
 from spliter_experiments.compare.workloads.checks import bounds_of, check_finite
-from spliter_experiments.compare.workloads.workload import App, Parts, Site
+from spliter_experiments.compare.workloads.site import Parts, Site
 from spliter_experiments.harness.errors import OptionError
-from spliter_experiments.harness.runner import Answer, Contender
+from spliter_experiments.harness.runner import Answer, Way
 
 Counts: TypeAlias = npt.NDArray[Any]
 Edges: TypeAlias = tuple[Floats, ...]
@@ -62,7 +63,7 @@ def by_spliter(site: Site[Engine], edges: Edges) -> Answer:
         return Answer(result_of(reduce(operator.add, partials)))
 
 
-def on_floor(floor: Floor, edges: Edges) -> Answer:
+def on_floor(floor: Baseline, edges: Edges) -> Answer:
     """Count in every plain process; sum up in this one."""
     return Answer(add_counts(floor.call(count_points, edges)))
 
@@ -71,21 +72,20 @@ def on_floor(floor: Floor, edges: Edges) -> Answer:
 class Histogram(App[Edges]):
     """Comparison of histograms; the problem is the bin edges of each column."""
 
-    bins: int
+    bins: Annotated[int, typer.Option(help="Bins in each column.")] = 10
 
     name: ClassVar = "histogram"
     ways: ClassVar = WAYS["histogram"]
+    defaults: ClassVar = {"rows": 20_000_000, "dims": 5}
     split_ways: ClassVar = {"spliter": by_spliter}
 
     def __post_init__(self) -> None:
         if self.bins < 1:
             raise OptionError(f"--bins must be at least 1, got {self.bins}")
 
-    @contextmanager
-    def open(self, choice: InputChoice) -> Iterator[Dataset]:
+    def open(self, choice: InputChoice) -> Dataset:
         """Open points; by default, at most `MOST_COLUMNS` columns."""
-        with open_points(choice, most=MOST_COLUMNS) as points:
-            yield Dataset(points)
+        return Dataset(open_points(choice, most=MOST_COLUMNS))
 
     def check(self, dataset: Dataset) -> None:
         """Reject more than `MOST_CELLS` bins."""
@@ -107,9 +107,9 @@ class Histogram(App[Edges]):
         counts = parts.call(count_block, edges=edges)
         return Answer(parts.merge(add_counts, counts))
 
-    def in_processes(self, way: str, site: Site[Engine], edges: Edges) -> Contender:
-        """Return the contender for the floor."""
-        return site.contender_in_processes(way, lambda floor: on_floor(floor, edges))
+    def in_processes(self, way: str, site: Site[Engine], edges: Edges) -> Way:
+        """Return the way for the floor."""
+        return site.way_in_processes(way, lambda floor: on_floor(floor, edges))
 
     def same(self, left: Counts, right: Counts) -> bool:
         """Return whether counts are equal."""

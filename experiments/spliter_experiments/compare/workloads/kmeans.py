@@ -10,21 +10,23 @@ import functools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import typer
 
 from spliter_apps.kmeans import KMeans as SplitKMeans
 from spliter_apps.kmeans.kernel import Assignment, PartialSums, assign, partial_sums
 from spliter_apps.kmeans.lloyd import averages
+from spliter_experiments.compare.baseline import Baseline
 from spliter_experiments.compare.data.sources import Floats, Points
 from spliter_experiments.compare.engines.engine import Engine
-from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.ways import FLOOR, SKLEARN, WAYS
+from spliter_experiments.compare.workloads.app import App
 from spliter_experiments.compare.workloads.checks import check_finite
-from spliter_experiments.compare.workloads.workload import App, Parts, Site
+from spliter_experiments.compare.workloads.site import Parts, Site
 from spliter_experiments.harness.errors import InputError, OptionError
-from spliter_experiments.harness.runner import Answer, Contender
+from spliter_experiments.harness.runner import Answer, Way
 
 TOLERANCE = 1e-6
 """Relative tolerance of equal centres and inertia: each way rounds sums in another order."""
@@ -65,13 +67,13 @@ def by_spliter(site: Site[Engine], start: Start, materialize: Any) -> Answer:
     return Answer(Clustering(model.cluster_centers_, model.inertia_))
 
 
-def by_sklearn(machine: Floor, start: Start) -> Answer:
+def by_sklearn(machine: Baseline, start: Start) -> Answer:
     """Fit scikit-learn's estimator in one process."""
     (found,) = machine.call(fit_sklearn, start)
     return Answer(found)
 
 
-def on_floor(floor: Floor, start: Start) -> Answer:
+def on_floor(floor: Baseline, start: Start) -> Answer:
     """Sum in every plain process; average in this one."""
 
     def label(centers: Floats) -> float:
@@ -156,19 +158,23 @@ ESTIMATOR: dict[str, Callable[[Site[Engine], Start], Answer]] = {
 }
 """Ways that are the same on every engine."""
 
-IN_PROCESSES: dict[str, Callable[[Floor, Start], Answer]] = {SKLEARN: by_sklearn, FLOOR: on_floor}
+IN_PROCESSES: dict[str, Callable[[Baseline, Start], Answer]] = {
+    SKLEARN: by_sklearn,
+    FLOOR: on_floor,
+}
 
 
 @dataclass(frozen=True)
 class KMeans(App[Start]):
     """Comparison of k-means; `seed` selects the initial centres."""
 
-    clusters: int
-    iterations: int
-    seed: int
+    clusters: Annotated[int, typer.Option(help="Clusters to form.")] = 8
+    iterations: Annotated[int, typer.Option(help="Iterations of Lloyd's algorithm.")] = 10
+    seed: int = 0
 
     name: ClassVar = "kmeans"
     ways: ClassVar = WAYS["kmeans"]
+    defaults: ClassVar = {"rows": 2_000_000, "dims": 20}
     split_ways: ClassVar = ESTIMATOR
 
     def __post_init__(self) -> None:
@@ -197,9 +203,9 @@ class KMeans(App[Start]):
 
         return Answer(iterate(start, add_up, label))
 
-    def in_processes(self, way: str, site: Site[Engine], start: Start) -> Contender:
-        """Return the contender for scikit-learn or the floor."""
-        return site.contender_in_processes(way, lambda them: IN_PROCESSES[way](them, start))
+    def in_processes(self, way: str, site: Site[Engine], start: Start) -> Way:
+        """Return the way for scikit-learn or the floor."""
+        return site.way_in_processes(way, lambda them: IN_PROCESSES[way](them, start))
 
     def same(self, left: Clustering, right: Clustering) -> bool:
         """Return whether centres and inertia are equal up to rounding."""

@@ -15,12 +15,12 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import typer
 
 from spliter import Partition, gather
 from spliter_apps.neighbors import NearestNeighbors
@@ -32,17 +32,18 @@ from spliter_apps.neighbors.kernel import (
     nearest,
 )
 from spliter_apps.neighbors.metric import Search
+from spliter_experiments.compare.baseline import Baseline
 from spliter_experiments.compare.data.arranged import hold_out
 from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.datasets import InputChoice, open_points, read_held_out
 from spliter_experiments.compare.data.sources import Codes, Dataset, Floats, RowNumbers
 from spliter_experiments.compare.engines.engine import Engine, Pairing
-from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.ways import SKLEARN, WAYS
+from spliter_experiments.compare.workloads.app import App
 from spliter_experiments.compare.workloads.checks import check_finite
-from spliter_experiments.compare.workloads.workload import App, Parts, Site
+from spliter_experiments.compare.workloads.site import Parts, Site
 from spliter_experiments.harness.errors import InputError, OptionError
-from spliter_experiments.harness.runner import Answer, Contender
+from spliter_experiments.harness.runner import Answer, Way
 
 ALGORITHM = "kd_tree"
 """Search algorithm of all ways: scikit-learn's fastest for few columns."""
@@ -52,7 +53,7 @@ TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Quest:
+class Query:
     """Query points and the number of neighbours, the same for all ways.
 
     If the queries are a collection, `points` is None, `chunks` has the rows of its blocks, and
@@ -71,13 +72,13 @@ class Quest:
         return Answer(np.stack([summary(block) for block in np.split(distances, ends)]))
 
 
-def by_spliter(site: Site[Engine], quest: Quest) -> Answer:
+def by_spliter(site: Site[Engine], query: Query) -> Answer:
     """Fit SplIter's estimator and query it."""
-    model = NearestNeighbors(n_neighbors=quest.neighbors, algorithm=ALGORITHM)
+    model = NearestNeighbors(n_neighbors=query.neighbors, algorithm=ALGORITHM)
     with site.split(site.array, partitions_per_location=1) as points:
         model.fit(points)
-        if not quest.chunks:
-            return Answer(model.kneighbors(quest.points)[0])
+        if not query.chunks:
+            return Answer(model.kneighbors(query.points)[0])
         with site.split(site.queries) as queries:
             found = model.kneighbors(queries)
         with site.split(found[0], persist=True) as distances:
@@ -101,17 +102,17 @@ def summary(distances: Floats) -> Floats:
     return np.asarray(distances.sum(axis=0))
 
 
-def by_sklearn(machine: Floor, quest: Quest, threads: int) -> Answer:
+def by_sklearn(machine: Baseline, query: Query, threads: int) -> Answer:
     """Fit and query scikit-learn's estimator in one process."""
-    (distances,) = machine.call(ask_sklearn, quest, threads)
-    return quest.answer(distances)
+    (distances,) = machine.call(ask_sklearn, query, threads)
+    return query.answer(distances)
 
 
-def on_floor(floor: Floor, quest: Quest) -> Answer:
+def on_floor(floor: Baseline, query: Query) -> Answer:
     """Build and query a tree in every plain process; merge in this one."""
     floor.keep("tree", build_from_blocks)
-    found = floor.call(nearest, quest.points, quest.neighbors, on="tree")
-    return quest.answer(merge_nearest(found, quest.neighbors).distances)
+    found = floor.call(nearest, query.points, query.neighbors, on="tree")
+    return query.answer(merge_nearest(found, query.neighbors).distances)
 
 
 def build_from_block(block: Floats, start: int) -> Tree:
@@ -135,19 +136,19 @@ def build_from_blocks(blocks: Sequence[tuple[Floats, Codes]]) -> Tree:
     return build_tree(np.concatenate(points), np.concatenate(numbers), Search(ALGORITHM))
 
 
-def ask_sklearn(blocks: Sequence[Floats], quest: Quest, threads: int) -> Floats:
+def ask_sklearn(blocks: Sequence[Floats], query: Query, threads: int) -> Floats:
     """Fit and query scikit-learn's estimator on one block."""
     from joblib import parallel_config
     from sklearn import neighbors
 
     (points,) = blocks
     model = neighbors.NearestNeighbors(
-        n_neighbors=quest.neighbors, algorithm=ALGORITHM, n_jobs=threads
+        n_neighbors=query.neighbors, algorithm=ALGORITHM, n_jobs=threads
     )
     # A process that may not have children would use one thread otherwise.
     with parallel_config("threading"):
         distances: Floats
-        distances, _ = model.fit(points).kneighbors(quest.points)
+        distances, _ = model.fit(points).kneighbors(query.points)
     return distances
 
 
@@ -156,18 +157,23 @@ TREES = Pairing(build_from_block, nearest, merged_summary)
 
 
 @dataclass(frozen=True)
-class Neighbors(App[Quest]):
+class Neighbors(App[Query]):
     """Comparison of nearest neighbours, with their number per query and the number of queries.
 
     The queries are loaded in `query_blocks` blocks, or come from the client if that is 0.
     """
 
-    neighbors: int
-    queries: int
-    query_blocks: int = 0
+    neighbors: Annotated[int, typer.Option(help="Neighbours to find of each query.")] = 5
+    queries: Annotated[
+        int, typer.Option(help="Queries: generated on top of the points, or rows held out.")
+    ] = 20_000
+    query_blocks: Annotated[
+        int, typer.Option(help="Blocks of queries at the workers; 0: the program sends them.")
+    ] = 0
 
     name: ClassVar = "knn"
     ways: ClassVar = WAYS["knn"]
+    defaults: ClassVar = {"rows": 200_000, "dims": 8}
     split_ways: ClassVar = {"spliter": by_spliter}
 
     def __post_init__(self) -> None:
@@ -182,13 +188,11 @@ class Neighbors(App[Quest]):
                 f"{self.query_blocks}"
             )
 
-    @contextmanager
-    def open(self, choice: InputChoice) -> Iterator[Dataset]:
+    def open(self, choice: InputChoice) -> Dataset:
         """Open points, and hold the queries out."""
-        with open_points(choice, extra=self.queries) as points:
-            rest, queries = hold_out(points, self.queries)
-            chunks = cut_rows(self.queries, self.query_blocks) if self.query_blocks else ()
-            yield Dataset(rest, held_out=queries, query_chunks=chunks)
+        rest, queries = hold_out(open_points(choice, extra=self.queries), self.queries)
+        chunks = cut_rows(self.queries, self.query_blocks) if self.query_blocks else ()
+        return Dataset(rest, held_out=queries, query_chunks=chunks)
 
     def check(self, dataset: Dataset) -> None:
         """Reject more neighbours than points."""
@@ -198,39 +202,37 @@ class Neighbors(App[Quest]):
                 f"{self.neighbors}"
             )
 
-    def pose(self, site: Site[Engine]) -> Quest:
+    def pose(self, site: Site[Engine]) -> Query:
         """Return the queries and the number of neighbours."""
         check_finite(site.engine, site.dataset.points, site.array)
         chunks = site.dataset.query_chunks
         if not chunks:
-            return Quest(read_held_out(site.dataset), self.neighbors)
+            return Query(read_held_out(site.dataset), self.neighbors)
         check_finite(site.engine, site.dataset.points, site.queries)
-        return Quest(None, self.neighbors, chunks)
+        return Query(None, self.neighbors, chunks)
 
     @staticmethod
-    def by_parts(parts: Parts, quest: Quest) -> Answer:
+    def by_parts(parts: Parts, query: Query) -> Answer:
         """Run one task per part, which builds and queries a tree; then a tree of merges.
 
         With queries in blocks, a task per part builds a tree, and one per tree and block asks it.
         """
-        k = quest.neighbors
-        if quest.points is None:
+        k = query.neighbors
+        if query.points is None:
             sums = parts.call_pairs(TREES, k=k)
             return Answer(np.stack(parts.engine.results(sums)))
-        points = parts.engine.share(quest.points)
+        points = parts.engine.share(query.points)
         found = parts.call(ask_block, numbered=True, points=points, k=k)
         return Answer(parts.merge(functools.partial(merge_nearest, k=k), found).distances)
 
-    def in_processes(self, way: str, site: Site[Engine], quest: Quest) -> Contender:
-        """Return the contender for scikit-learn or the floor, whose queries are in memory."""
-        quest = replace(quest, points=read_held_out(site.dataset))
+    def in_processes(self, way: str, site: Site[Engine], query: Query) -> Way:
+        """Return the way for scikit-learn or the floor, whose queries are in memory."""
+        query = replace(query, points=read_held_out(site.dataset))
         if way == SKLEARN:
             cores = site.engine.cores
-            return site.contender_in_processes(
-                way, lambda machine: by_sklearn(machine, quest, cores)
-            )
+            return site.way_in_processes(way, lambda machine: by_sklearn(machine, query, cores))
         numbers = RowNumbers(site.array.shape[0])
-        return site.contender_in_processes(way, lambda floor: on_floor(floor, quest), numbers)
+        return site.way_in_processes(way, lambda floor: on_floor(floor, query), numbers)
 
     def same(self, left: Floats, right: Floats) -> bool:
         """Return whether distances are equal; among equidistant points any may be returned."""

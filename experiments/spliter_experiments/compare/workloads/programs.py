@@ -6,29 +6,38 @@ import importlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Annotated, Any, ClassVar, Final
 
 import dask
+import typer
 from distributed import Client, futures_of
 
 from spliter import partitioned
 from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Dataset
 from spliter_experiments.compare.engines.dask_engine import DaskEngine, wait_for_blocks
-from spliter_experiments.compare.engines.dask_meter import Rest
+from spliter_experiments.compare.engines.dask_meter import DaskIdle
 from spliter_experiments.compare.engines.engine import Engine
 from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.options import ClusterOptions
 from spliter_experiments.compare.ways import PARTITIONED, WAYS
+from spliter_experiments.compare.workloads.app import App, Solver
 from spliter_experiments.compare.workloads.dask_programs import (
+    COLUMNS,
     DASK_PROGRAMS,
     Program,
     in_large_chunks,
 )
-from spliter_experiments.compare.workloads.workload import App, Loaded, Site, Way
+from spliter_experiments.compare.workloads.site import Loaded, Site
+from spliter_experiments.harness.console import Listener
+from spliter_experiments.harness.equal import same
 from spliter_experiments.harness.errors import MissingLibraryError, OptionError
-from spliter_experiments.harness.runner import Answer, Judge
-from spliter_experiments.pipelines.workload import same
+from spliter_experiments.harness.options import parse_workloads
+from spliter_experiments.harness.runner import Answer, Check
+from spliter_experiments.harness.table import Grid, plain, times
+from spliter_experiments.harness.workload import Cases, Comparison
 
 
 @dataclass(frozen=True)
@@ -40,25 +49,25 @@ class Result:
     exact: bool
 
 
-class ProgramJudge(Judge):
+class ProgramCheck(Check):
     """Compares all results as `close` says, and bits of exact results of the same chunks."""
 
     def __init__(self, close: Callable[[Result, Result], bool]) -> None:
         super().__init__(close)
-        self._exact: dict[int, Judge] = {}
+        self._exact: dict[int, Check] = {}
 
-    def hear(self, way: str, answer: Result) -> None:
+    def check_equal(self, way: str, answer: Result) -> None:
         """Compare an answer with the first one, and with the first exact one of its chunks."""
-        super().hear(way, answer)
+        super().check_equal(way, answer)
         if answer.exact:
-            judge = Judge(lambda one, other: same(one.value, other.value, exact=True))
-            self._exact.setdefault(answer.chunks, judge).hear(way, answer)
+            check = Check(lambda one, other: same(one.value, other.value, exact=True))
+            self._exact.setdefault(answer.chunks, check).check_equal(way, answer)
 
 
 Setting = Callable[[Client], AbstractContextManager[Any]]
 
 
-def computed(setting: Setting = nullcontext, *, rechunked: bool = False) -> Way:
+def computed(setting: Setting = nullcontext, *, rechunked: bool = False) -> Solver:
     """Return the way that builds a program and computes it in a setting of Dask."""
 
     def run(site: Site[DaskEngine], program: Program) -> Answer:
@@ -77,7 +86,7 @@ def _npartitions(collection: Any) -> int:
     return found
 
 
-ON_DASK: Final[dict[str, Way]] = {
+ON_DASK: Final[dict[str, Solver]] = {
     "dask": computed(),
     "dask-fused": computed(lambda _: dask.config.set({"optimization.fuse.active": True})),
     "dask-rechunk": computed(rechunked=True),
@@ -89,14 +98,34 @@ ON_DASK: Final[dict[str, Way]] = {
 class Programs(App[Program]):
     """Comparison of ways to run a program; the problem is the program itself."""
 
-    workload: str
-    persisted: bool = False
+    workload: Annotated[
+        str,
+        typer.Option(
+            help="One, several between commas, or all. "
+            f"{'; '.join(f'{name}: {one.meaning}' for name, one in DASK_PROGRAMS.items())}."
+        ),
+    ] = "all"
+    persisted: Annotated[
+        bool, typer.Option(help="Persist the collections first, where Dask places them.")
+    ] = False
 
     name: ClassVar = "programs"
+    shared: ClassVar = ClusterOptions
+    defaults: ClassVar = {"rows": 1_536_000, "placement": Placement.DASK}
     ways: ClassVar = WAYS["programs"]
-    split_ways: ClassVar[dict[str, Way]] = {}
+    split_ways: ClassVar[dict[str, Solver]] = {}
 
-    def __post_init__(self) -> None:
+    def each(self) -> list[Programs]:
+        """Return a workload for each program."""
+        names = parse_workloads(self.workload, DASK_PROGRAMS)
+        return [replace(self, workload=name) for name in names]
+
+    def cases(self, options: Any, listener: Listener, command: str) -> Cases:
+        """Yield the cases, if the library of the program is there."""
+        if options.backend != "dask":
+            raise OptionError(f"--backend {options.backend}: the programs are Dask's")
+        if options.placement is not Placement.DASK:
+            raise OptionError(f"--placement {options.placement}: Dask places chunks of programs")
         needs = self.program.needs
         try:
             importlib.import_module(needs or "dask")
@@ -104,6 +133,11 @@ class Programs(App[Program]):
             raise MissingLibraryError(
                 f"--workload {self.workload} needs {needs}: {error}"
             ) from error
+        return super().cases(options, listener, command)
+
+    def overview(self, found: Sequence[Comparison]) -> Sequence[Grid]:
+        """Return how many times as long as under ``partitioned()`` Dask takes, if several ran."""
+        return [gains_grid(found)] if len(found) > 1 else []
 
     @property
     def program(self) -> Program:
@@ -115,13 +149,9 @@ class Programs(App[Program]):
         """Name of the program, and whether its collection is persisted."""
         return f"{self.workload}-persisted" if self.persisted else self.workload
 
-    @contextmanager
-    def open(self, choice: InputChoice) -> Iterator[Dataset]:
-        """Generate points; none are read from an input."""
-        if choice.source is not None:
-            raise OptionError("--input does not go with programs, which generate their points")
-        with super().open(choice) as dataset:
-            yield dataset
+    def open(self, choice: InputChoice) -> Dataset:
+        """Generate points."""
+        return super().open(replace(choice, dims=COLUMNS))
 
     @contextmanager
     def loaded(
@@ -140,12 +170,12 @@ class Programs(App[Program]):
             source = source.persist()
             wait_for_blocks(source)
         seconds = time.perf_counter() - start
-        rest = Rest.now(engine.client, futures_of(source))
+        rest = DaskIdle.now(engine.client, futures_of(source))
         yield Loaded(Site(engine, dataset, source), rest, seconds)
 
-    def judge(self) -> ProgramJudge:
-        """Return a judge of results."""
-        return ProgramJudge(self.same)
+    def checking(self) -> ProgramCheck:
+        """Return a check of results."""
+        return ProgramCheck(self.same)
 
     def pose(self, site: Site[Engine]) -> Program:
         """Return the program."""
@@ -158,3 +188,22 @@ class Programs(App[Program]):
     def detail(self) -> str:
         """Return the program, and whether its collection is in memory."""
         return f"{self.program.meaning}, {'persisted' if self.persisted else 'lazy'}"
+
+
+def gains_grid(found: Sequence[Comparison]) -> Grid:
+    """Return Dask's time over that of one task per partition: a row for each program."""
+    rows: dict[str, dict[float, float]] = {}
+    for comparison in found:
+        medians = {(one.x, one.configuration): one.median for one in comparison.summaries()}
+        rows[comparison.size] = {
+            x: medians[x, "dask"] / seconds
+            for (x, way), seconds in medians.items()
+            if way == PARTITIONED and (x, "dask") in medians
+        }
+    places = sorted({x for row in rows.values() for x in row})
+    gains = {x: [row[x] for row in rows.values() if x in row] for x in places}
+    rows["median"] = {x: median(gains[x]) for x in places}
+    rows["least"] = {x: min(gains[x]) for x in places}
+    cells = ((name, *(times(row.get(x)) for x in places)) for name, row in rows.items())
+    caption = f"time of dask over that of {PARTITIONED}, by blocks per core; medians"
+    return Grid(("program", *map(plain, places)), tuple(cells), caption)

@@ -22,9 +22,10 @@ import ray
 from spliter_apps.histogram.kernel import count_points
 from spliter_experiments.compare.data.sources import Floats
 from spliter_experiments.compare.engines.ray_engine import RayEngine
+from spliter_experiments.compare.workloads.app import App, Solver, Ways, per_block
 from spliter_experiments.compare.workloads.histogram import Edges, add_counts
+from spliter_experiments.compare.workloads.site import Site
 from spliter_experiments.compare.workloads.sums import add_blocks, repeat
-from spliter_experiments.compare.workloads.workload import App, Site, Way, Ways, per_block
 from spliter_experiments.harness.runner import Answer
 
 RaySite: TypeAlias = Site[RayEngine]
@@ -81,7 +82,7 @@ def rows_of(batches: Iterable[dict[str, Any]]) -> Iterator[Floats]:
         yield np.asarray(rows)
 
 
-STREAMED: dict[str, Way] = {"sum": sum_streamed, "histogram": histogram_streamed}
+STREAMED: dict[str, Solver] = {"sum": sum_streamed, "histogram": histogram_streamed}
 """Apps that accept the rows of a stream, which arrive in any order."""
 
 

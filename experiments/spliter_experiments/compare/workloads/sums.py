@@ -9,17 +9,20 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+import typer
 
 from spliter import Partition, Split, reduce, task
+from spliter_experiments.compare.baseline import Baseline
 from spliter_experiments.compare.data.sources import Floats
 from spliter_experiments.compare.engines.engine import Engine, result_of
-from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.ways import WAYS
+from spliter_experiments.compare.workloads.app import App
 from spliter_experiments.compare.workloads.checks import check_finite
-from spliter_experiments.compare.workloads.workload import App, Parts, Site
+from spliter_experiments.compare.workloads.site import Parts, Site
 from spliter_experiments.harness.errors import OptionError
-from spliter_experiments.harness.runner import Answer, Contender
+from spliter_experiments.harness.runner import Answer, Way
 
 TOLERANCE = 1e-9
 """Relative tolerance of equal sums, which differ by the order of addition only."""
@@ -52,7 +55,7 @@ def by_spliter(site: Site[Engine], passes: int) -> Answer:
         return repeat(passes, lambda: add_all(partitions))
 
 
-def on_floor(floor: Floor, passes: int) -> Answer:
+def on_floor(floor: Baseline, passes: int) -> Answer:
     """Sum in every plain process, then in this one."""
     return repeat(passes, lambda: sum(floor.call(add_blocks)))
 
@@ -68,10 +71,11 @@ def repeat(passes: int, add_all: Callable[[], float]) -> Answer:
 class Sum(App[int]):
     """Comparison of sums; the problem is the number of passes over all values."""
 
-    passes: int
+    passes: Annotated[int, typer.Option(help="Passes over the data, split once for all.")] = 1
 
     name: ClassVar = "sum"
     ways: ClassVar = WAYS["sum"]
+    defaults: ClassVar = {"rows": 20_000_000, "dims": 5}
     split_ways: ClassVar = {"spliter": by_spliter}
 
     def __post_init__(self) -> None:
@@ -88,9 +92,9 @@ class Sum(App[int]):
         """Run one task per part, then a tree of sums, in each pass."""
         return repeat(passes, lambda: float(parts.merge(sum, parts.call(add_up))))
 
-    def in_processes(self, way: str, site: Site[Engine], passes: int) -> Contender:
-        """Return the contender for the floor."""
-        return site.contender_in_processes(way, lambda floor: on_floor(floor, passes))
+    def in_processes(self, way: str, site: Site[Engine], passes: int) -> Way:
+        """Return the way for the floor."""
+        return site.way_in_processes(way, lambda floor: on_floor(floor, passes))
 
     def same(self, left: float, right: float) -> bool:
         """Return whether sums are equal up to rounding."""

@@ -1,25 +1,21 @@
-"""Base class of the apps to compare, and the loaded data that their ways receive."""
+"""The loaded data that ways receive, and its parts, each processed by one task."""
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from spliter import Split, split
+from spliter_experiments.compare.baseline import Baseline
 from spliter_experiments.compare.data.blocks import NO_LABELS, no_points, row_starts
-from spliter_experiments.compare.data.datasets import InputChoice, open_points
 from spliter_experiments.compare.data.sources import Dataset, Rows
-from spliter_experiments.compare.engines.engine import Engine, Pairing, Resting
+from spliter_experiments.compare.engines.engine import Engine, IdleState, Pairing
 from spliter_experiments.compare.engines.placement import Placement
-from spliter_experiments.compare.floor import Floor
 from spliter_experiments.compare.ways import FLOOR
-from spliter_experiments.harness.runner import Answer, Contender, Judge
-
-Value: TypeAlias = "str | int | float | list[str] | None"
+from spliter_experiments.harness.runner import Answer, Way
 
 EngineT_co = TypeVar("EngineT_co", bound=Engine, covariant=True)
 
@@ -39,8 +35,8 @@ class Site(Generic[EngineT_co]):
     array: Any
     labels: Any = None
     queries: Any = None
-    floor: Floor | None = None
-    machine: Floor | None = None
+    floor: Baseline | None = None
+    machine: Baseline | None = None
 
     @property
     def aligned(self) -> list[Any]:
@@ -57,9 +53,7 @@ class Site(Generic[EngineT_co]):
         chunks: tuple[int, ...] = self.array.chunks[0]
         return chunks
 
-    def contender_in_processes(
-        self, way: str, run: Callable[[Floor], Answer], *aligned: Rows
-    ) -> Contender:
+    def way_in_processes(self, way: str, run: Callable[[Baseline], Answer], *aligned: Rows) -> Way:
         """Return a way that runs in plain processes, with `aligned` rows next to the points.
 
         ``FLOOR`` has one process per core, each with its share of the blocks, ``SKLEARN`` one with
@@ -70,7 +64,7 @@ class Site(Generic[EngineT_co]):
         assert processes is not None
         row_chunks = self.row_chunks if way == FLOOR else (sum(self.row_chunks),)
         points = self.dataset.points
-        return Contender(
+        return Way(
             way,
             lambda: run(processes),
             prepare=lambda: processes.load(points, row_chunks, *aligned),
@@ -84,7 +78,7 @@ class Loaded:
     """A site, the cluster's state right after loading, and the seconds that loading took."""
 
     site: Site[Any]
-    resting: Resting
+    idle: IdleState
     init_seconds: float
 
     @property
@@ -118,30 +112,7 @@ def loaded(
             collections["queries"] = load(dataset.held_out, dataset.query_chunks, like)
         seconds = time.perf_counter() - start
         site = Site(engine, dataset, **collections, **others)
-        yield Loaded(site, engine.rest([*collections.values()]), seconds)
-
-
-Way: TypeAlias = Callable[[Any, Any], Answer]
-"""Called with a site and a problem."""
-
-
-@dataclass(frozen=True)
-class Ways:
-    """Ways of one app on one engine.
-
-    Parameters
-    ----------
-    run : mapping of str to callable
-        The ways by name.
-    own : tuple of str
-        Names of the ways that exist only on this engine.
-    absent : callable
-        Given the engine, returns the ways that cannot run on this cluster, with the reasons.
-    """
-
-    run: Mapping[str, Way]
-    own: tuple[str, ...] = ()
-    absent: Callable[[Any], Mapping[str, str]] = field(default=lambda _: {})
+        yield Loaded(site, engine.idle_state([*collections.values()]), seconds)
 
 
 @dataclass
@@ -212,90 +183,3 @@ class Parts:
 ARITY = 16
 """Partial results that one task merges; the fastest of 4, 8 and 16 for the histogram on Dask at 48,
 192 and 768 blocks per core."""
-
-ProblemT = TypeVar("ProblemT")
-
-
-class App(ABC, Generic[ProblemT]):
-    """A computation to compare: poses the problem, runs it in several ways, compares answers.
-
-    Subclasses are frozen dataclasses whose fields are the settings.
-    """
-
-    name: ClassVar[str]
-    ways: ClassVar[tuple[str, ...]]
-    """Ways of this app on any engine, in the order of the tables."""
-    split_ways: ClassVar[Mapping[str, Way]]
-    """Ways that use SplIter, the same on every engine."""
-    on_request: ClassVar[tuple[str, ...]] = ()
-    """Ways that run only if the user names them."""
-
-    @property
-    def subject(self) -> str:
-        """Which of several programs it runs, for records and names of files."""
-        return ""
-
-    @contextmanager
-    def open(self, choice: InputChoice) -> Iterator[Dataset]:
-        """Open the input while the context is open."""
-        with open_points(choice) as points:
-            yield Dataset(points)
-
-    def loaded(
-        self,
-        engine: Engine,
-        dataset: Dataset,
-        row_chunks: Sequence[int],
-        placement: Placement,
-        **others: Any,
-    ) -> AbstractContextManager[Loaded]:
-        """Load a data set on an engine while the context is open."""
-        return loaded(engine, dataset, row_chunks, placement, **others)
-
-    def judge(self) -> Judge:
-        """Return the judge of all answers on one data set."""
-        return Judge(self.same)
-
-    def check(self, dataset: Dataset) -> None:
-        """Raise an :class:`.errors.ExperimentError` if the data do not suit this app."""
-
-    def absent(self) -> Mapping[str, str]:
-        """Return the ways that cannot run with these settings, with the reasons."""
-        return {}
-
-    @abstractmethod
-    def pose(self, site: Site[Engine]) -> ProblemT:
-        """Return the problem; it must not depend on the blocks."""
-
-    @staticmethod
-    def by_parts(parts: Parts, problem: Any) -> Answer:
-        """Solve the problem with a task for each part; for apps with ways such as ``per-block``."""
-        # Not abstract: never called for an app without such ways.
-        raise NotImplementedError
-
-    def in_processes(self, way: str, site: Site[Engine], problem: ProblemT) -> Contender:
-        """Return the contender for a way off the cluster; for apps that have such ways."""
-        # Not abstract, as above.
-        raise NotImplementedError
-
-    @abstractmethod
-    def same(self, left: Any, right: Any) -> bool:
-        """Return whether two answers are equal."""
-
-    def kept(self) -> Mapping[str, Value]:
-        """Return the settings to record."""
-        return {entry.name: getattr(self, entry.name) for entry in fields(self)}  # type: ignore[arg-type]
-
-    def detail(self) -> str:
-        """Return the settings as shown in the title."""
-        return ", ".join(f"{value} {name}" for name, value in self.kept().items())
-
-
-def per_block(app: type[App[Any]]) -> Way:
-    """Return the way that runs one task per block."""
-
-    def run(site: Site[Any], problem: Any) -> Answer:
-        parts = Parts(site.engine, site.array, site.labels, site.row_chunks, site.queries)
-        return app.by_parts(parts, problem)
-
-    return run

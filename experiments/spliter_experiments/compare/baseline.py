@@ -22,7 +22,7 @@ from unittest import mock
 import numpy as np
 
 from spliter_experiments.compare.data.sources import Rows
-from spliter_experiments.harness.errors import FloorError
+from spliter_experiments.harness.errors import BaselineError
 
 THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 """Environment variables that limit the threads of a process; Dask sets them to 1 in workers."""
@@ -37,17 +37,17 @@ END_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class _FloorProcess:
+class _Process:
     """A process and the parent's end of its pipe."""
 
     process: BaseProcess
     pipe: Connection
 
 
-class Floor:
-    """A set of plain processes; created by :func:`start_floor`."""
+class Baseline:
+    """A set of plain processes; created by :func:`start_baseline`."""
 
-    def __init__(self, members: Sequence[_FloorProcess], timeout: float) -> None:
+    def __init__(self, members: Sequence[_Process], timeout: float) -> None:
         self._processes = members
         self._timeout = timeout
 
@@ -85,28 +85,28 @@ class Floor:
             try:
                 member.pipe.send(question)
             except OSError as error:
-                raise FloorError(f"{_name(member)} has died") from error
+                raise BaselineError(f"{_name(member)} has died") from error
         deadline = time.monotonic() + self._timeout
         # Receive all replies before checking any: a reply left in its pipe would be read as the
         # reply to the next request.
         answers = [_answer(member, deadline) for member in self._processes]
         for member, (succeeded, answer) in zip(self._processes, answers, strict=True):
             if not succeeded:
-                raise FloorError(f"{_name(member)} failed: {answer}")
+                raise BaselineError(f"{_name(member)} failed: {answer}")
         return [answer for _, answer in answers]
 
 
 @contextmanager
-def start_floor(
+def start_baseline(
     processes: int, timeout: float = ANSWER_SECONDS, threads: int = 1
-) -> Iterator[Floor]:
+) -> Iterator[Baseline]:
     """Start plain processes with a limit of threads each; they exit with the context.
 
-    A request raises a `FloorError` if a process died, failed or did not reply in `timeout` seconds.
+    A request raises a `BaselineError` if a process died, failed or did not reply in time.
     """
     # Spawn, because this process has threads, and a fork would share Dask's sockets.
     context = multiprocessing.get_context("spawn")
-    members: list[_FloorProcess] = []
+    members: list[_Process] = []
     try:
         with mock.patch.dict(os.environ, dict.fromkeys(THREAD_LIMITS, str(threads))):
             for _ in range(processes):
@@ -114,8 +114,8 @@ def start_floor(
                 process = context.Process(target=serve, args=(theirs,), daemon=True)
                 process.start()
                 theirs.close()
-                members.append(_FloorProcess(process, ours))
-        yield Floor(members, timeout)
+                members.append(_Process(process, ours))
+        yield Baseline(members, timeout)
     finally:
         for member in members:
             member.pipe.close()
@@ -156,18 +156,18 @@ def _read_blocks(sources: Sequence[Rows], ranges: Sequence[tuple[int, int]]) -> 
     return [tuple(source.read(start, stop) for source in sources) for start, stop in ranges]
 
 
-def _answer(member: _FloorProcess, deadline: float) -> tuple[bool, Any]:
+def _answer(member: _Process, deadline: float) -> tuple[bool, Any]:
     """Wait for a reply: whether the process succeeded, and its result or error."""
     try:
         if not member.pipe.poll(max(deadline - time.monotonic(), 0)):
-            raise FloorError(f"{_name(member)} did not answer in time")
+            raise BaselineError(f"{_name(member)} did not answer in time")
         succeeded, answer = member.pipe.recv()
         return succeeded, answer
     except (EOFError, ConnectionError) as error:
-        raise FloorError(f"{_name(member)} has died") from error
+        raise BaselineError(f"{_name(member)} has died") from error
 
 
-def _name(member: _FloorProcess) -> str:
+def _name(member: _Process) -> str:
     return f"plain process {member.process.pid}"
 
 

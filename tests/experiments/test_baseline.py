@@ -14,11 +14,11 @@ import numpy as np
 import psutil
 import pytest
 
+from spliter_experiments.compare.baseline import start_baseline
 from spliter_experiments.compare.data.columns import Columns
 from spliter_experiments.compare.data.readers import ArrayFilePoints
 from spliter_experiments.compare.data.sources import Floats, GeneratedPoints, RowNumbers
-from spliter_experiments.compare.floor import start_floor
-from spliter_experiments.harness.errors import FloorError
+from spliter_experiments.harness.errors import BaselineError
 from tests.conftest import ROOT, SOURCE_ROOTS
 
 POINTS = GeneratedPoints(rows=1000, dims=2, seed=3)
@@ -66,7 +66,7 @@ def await_end(processes: Sequence[int], seconds: float = 20) -> list[int]:
 
 
 def test_blocks_are_shared_out_and_all_counted() -> None:
-    with start_floor(3) as floor:
+    with start_baseline(3) as floor:
         floor.load(POINTS, [300, 300, 300, 100])
         pids, blocks, sums = zip(*floor.call(describe), strict=True)
         assert len({*pids, os.getpid()}) == 4
@@ -85,7 +85,7 @@ def make_sums(blocks: Sequence[Floats], factor: float) -> list[float]:
 
 
 def test_what_a_kernel_makes_is_kept_until_the_blocks_go() -> None:
-    with start_floor(2) as floor:
+    with start_baseline(2) as floor:
         floor.load(POINTS, [400, 400, 200])
         floor.keep("sums", make_sums, 2.0)
         sums = floor.call(list, on="sums")
@@ -95,7 +95,7 @@ def test_what_a_kernel_makes_is_kept_until_the_blocks_go() -> None:
         for forget in (floor.drop, lambda: floor.load(POINTS, [1000])):
             floor.keep("sums", make_sums, 1.0)
             forget()
-            with pytest.raises(FloorError, match="KeyError: 'sums'"):
+            with pytest.raises(BaselineError, match="KeyError: 'sums'"):
                 floor.call(list, on="sums")
 
 
@@ -106,7 +106,7 @@ def check_aligned(blocks: Sequence[tuple[Floats, Floats]]) -> list[int]:
 
 
 def test_what_goes_with_the_points_comes_with_them() -> None:
-    with start_floor(2) as floor:
+    with start_baseline(2) as floor:
         floor.load(POINTS, [400, 400, 200], RowNumbers(1000))
         assert floor.call(check_aligned) == [[400, 400], [200]]
 
@@ -114,7 +114,7 @@ def test_what_goes_with_the_points_comes_with_them() -> None:
 def test_each_process_is_told_how_many_threads_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     for threads in (1, 3):
-        with start_floor(1, threads=threads) as floor:
+        with start_baseline(1, threads=threads) as floor:
             assert floor.call(threads_allowed) == [str(threads)]
     assert "OMP_NUM_THREADS" not in os.environ
 
@@ -128,40 +128,40 @@ def test_each_process_is_told_how_many_threads_to_use(monkeypatch: pytest.Monkey
     ],
 )
 def test_failure_is_reported(kernel: object, complaint: str) -> None:
-    with start_floor(2) as floor, pytest.raises(FloorError, match=complaint):
+    with start_baseline(2) as floor, pytest.raises(BaselineError, match=complaint):
         floor._ask([("call", kernel, "blocks", ())] * 2)
 
 
 def test_unreadable_points_are_reported(tmp_path: Path) -> None:
     missing = ArrayFilePoints(tmp_path / "none.npy", "none.npy", 1, Columns.numbered(1))
-    with start_floor(1) as floor, pytest.raises(FloorError, match="InputError"):
+    with start_baseline(1) as floor, pytest.raises(BaselineError, match="InputError"):
         floor.load(missing, [1])
 
 
 def test_process_that_does_not_answer_is_given_up_and_ended() -> None:
-    with start_floor(1, timeout=30) as floor:
+    with start_baseline(1, timeout=30) as floor:
         ((pid, _, _),) = floor.call(describe)
         floor._timeout = 0.2
-        with pytest.raises(FloorError, match="did not answer in time"):
+        with pytest.raises(BaselineError, match="did not answer in time"):
             floor.call(never_answer)
     assert await_end([pid]) == []
 
 
 def test_dead_process_is_noticed_before_it_is_asked() -> None:
-    with start_floor(1) as floor:
+    with start_baseline(1) as floor:
         ((pid, _, _),) = floor.call(describe)
         os.kill(pid, signal.SIGKILL)
         assert await_end([pid]) == []
-        with pytest.raises(FloorError, match="has died"):
+        with pytest.raises(BaselineError, match="has died"):
             floor.call(describe)
 
 
 KILLED_PARENT = """
 import os, signal
-from spliter_experiments.compare.floor import start_floor
+from spliter_experiments.compare.baseline import start_baseline
 from tests.experiments.test_floor import describe
 if __name__ == "__main__":
-    with start_floor(2) as floor:
+    with start_baseline(2) as floor:
         print(*[share[0] for share in floor.call(describe)], flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 """

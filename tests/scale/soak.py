@@ -1,6 +1,6 @@
 """See whether memory stays flat while one program starts task after task on Dask.
 
-    python benchmarks/soak.py --tasks 100000
+    python -m tests.scale.soak --tasks 100000
 
 The cluster has two worker processes; the scheduler is in the client's process. Splits are made,
 iterated in several ways and dropped, repeatedly. Before that, in a separate cluster and separate
@@ -32,8 +32,9 @@ import dask
 import distributed.scheduler
 import distributed.worker
 from distributed import Client, LocalCluster
-from leftovers import PLACES, Census, Memory, settled
-from soak_programs import Leaky, Program, WithoutSplits, WithSplits, run_tasks
+
+from tests.scale.leftovers import PLACES, Census, Memory, settled
+from tests.scale.soak_programs import Leaky, Program, WithoutSplits, WithSplits, run_tasks
 
 WARM_TASKS: Final = 300
 """Tasks of each of two warm-up runs before the first comparison."""

@@ -1,0 +1,79 @@
+"""Entries of the catalog: data, and variants of the same program to run on them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy.typing as npt
+
+from spliter.pipeline import pipeline
+
+Array: TypeAlias = npt.NDArray[Any]
+Program: TypeAlias = Callable[..., Any]
+
+Variant: TypeAlias = Callable[..., Callable[[], Any]]
+"""Called with the arguments of a program; returns the function to measure. What comes before it,
+such as compiling or converting a frame, is not measured."""
+
+PLAIN: Final = "plain"
+OURS: Final = "pipeline"
+NUMBA: Final = "numba"
+DASK: Final = "dask"
+POLARS: Final = "polars"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A program and the ways to run it.
+
+    Parameters
+    ----------
+    make : callable
+        Given a number of rows and a seed, returns the arguments of the program.
+    rows : int
+        Rows by default.
+    ways : mapping of str to Variant
+        Ways by name, among them `PLAIN` and `OURS`.
+    exact : bool
+        Whether `OURS` gives the bits of `PLAIN`; else sums of floats may differ in rounding.
+    absent : mapping of str to str
+        Ways that cannot run the program, with the reasons.
+    """
+
+    make: Callable[[int, int], Sequence[Any]]
+    rows: int
+    ways: Mapping[str, Variant]
+    exact: bool = True
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+
+def as_is(program: Program) -> Variant:
+    """Return the way that calls a program.
+
+    Examples
+    --------
+    >>> as_is(max)(2, 3)()
+    3
+    """
+    return lambda *arguments: functools.partial(program, *arguments)
+
+
+def in_batches(program: Program) -> Variant:
+    """Return the way that runs a program as a pipeline, with a thread per core."""
+    return lambda *arguments: functools.partial(pipeline(program), *arguments)
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def plain_and_pipeline(program: Program) -> dict[str, Variant]:
+    """Return the two ways that every workload has."""
+    return {PLAIN: as_is(program), OURS: in_batches(program)}
