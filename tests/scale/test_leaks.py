@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT, RunPython
+from tests.conftest import RunPython
 from tests.scale.uses import USES, mapped, own_objects, use
 
 WAIT = 60
