@@ -115,7 +115,7 @@ def materialize(
     """Time passes over small blocks, over batches of them, and over the same rows in one array.
 
     The last column is the block size at which the calls of a pass cost as much as copying:
-    `spliter._materialize.CALL_NBYTES` is derived from it.
+    `spliter._planning.reuse.CALL_NBYTES` is derived from it.
     """
     whole = np.random.default_rng(0).random((rows, columns))
     lines = []

@@ -20,7 +20,7 @@ from dask.distributed import Client, Future, wait
 
 from benchmarks.measure import Call, Place, benchmark, dask_cluster
 from spliter import Partition, Schedule, Split, gather, reduce, split
-from spliter.metrics import MeasuredBlocks
+from spliter._reading.measured import MeasuredBlocks
 from spliter_experiments.compare.baseline import Baseline, start_baseline
 from spliter_experiments.compare.engines.dask_meter import ClusterMeter
 from spliter_experiments.harness.runner import Answer

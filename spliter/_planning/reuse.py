@@ -5,7 +5,7 @@ vectorised functions are called once for each block. A few NumPy calls take as l
 about 40 kB, so copying smaller blocks into one costs less than even a single pass over them. For
 larger blocks the copy pays off after several passes. The number of passes is not known in
 advance, so the blocks are copied just before the pass at which the copy would break even: the
-total is at most twice the optimal cost. (``benchmarks/materialize.py`` measures both costs: for
+total is at most twice the optimal cost. (``python -m benchmarks materialize`` measures both: for
 passes of plain NumPy over 20 columns they were equal at 160 to 280 rows, 26 to 45 kB. For
 functions that check their input on each call, as in scikit-learn, they are equal at 50 times
 that; those need ``materialize=True``.)
@@ -29,7 +29,7 @@ from spliter._planning.planner import Location
 Materialize: TypeAlias = bool | Literal["auto"]
 
 CALL_NBYTES = 38_400
-"""Bytes copied in the time of a few NumPy calls; measured by ``benchmarks/materialize.py``."""
+"""Bytes copied in the time of a few NumPy calls; measured by ``python -m benchmarks materialize``."""
 
 MAX_ROWS = 1_000
 """Mean rows per block above which materializing gains nothing (measured, see above)."""

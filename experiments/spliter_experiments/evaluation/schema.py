@@ -67,7 +67,7 @@ class Model(BaseModel):
 
 
 class HistogramParameters(Model):
-    """Parameters of a joint histogram of all columns."""
+    """Of a joint histogram of all columns."""
 
     app: Literal["histogram"]
     dims: PositiveInt
@@ -75,7 +75,7 @@ class HistogramParameters(Model):
 
 
 class KMeansParameters(Model):
-    """Parameters of Lloyd's algorithm."""
+    """Of Lloyd's algorithm."""
 
     app: Literal["kmeans"]
     dims: PositiveInt
@@ -84,7 +84,7 @@ class KMeansParameters(Model):
 
 
 class CascadeParameters(Model):
-    """Parameters of a Cascade SVM."""
+    """Of a Cascade SVM."""
 
     app: Literal["csvm"]
     dims: PositiveInt
@@ -92,7 +92,7 @@ class CascadeParameters(Model):
 
 
 class NeighborsParameters(Model):
-    """Parameters of nearest neighbours."""
+    """Of nearest neighbours."""
 
     app: Literal["knn"]
     dims: PositiveInt
@@ -108,28 +108,11 @@ Parameters: TypeAlias = Annotated[
 class Size(Model):
     """One size of an experiment.
 
-    Parameters
-    ----------
-    nodes : tuple of int
-        Numbers of nodes, run one after the other.
-    workers_per_node, threads_per_worker : int
-        Processes per node (one per socket, say) and threads per process.
-    blocks_per_core, blocks_per_node : tuple
-        Numbers of blocks; give one of the two.
-    rows_per_block, rows_per_node : int
-        Number of points; give one of the two.
-    queries_per_node, query_blocks_per_node : int
-        Number of query points, and of the blocks that they are distributed in; nearest neighbours
-        only, and no blocks for kernels.
-    repetitions : int
-        Runs of every configuration, warm-up not counted.
-    visits : int
-        Number of parts that the repetitions are divided into. Each part visits all places of the
-        axis again, so that changes of the machine affect all of them; each costs a cluster start.
-    seconds_per_run : float
-        Estimate for runs that have not been measured yet.
-    chosen : str
-        Parameters that are our choice, because the paper does not state them, with the reasons.
+    `workers_per_node` are processes (one per socket, say). Give one of `blocks_per_core` and
+    `blocks_per_node`, and one of `rows_per_block` and `rows_per_node`; queries are those of nearest
+    neighbours, which kernels get in one block. `repetitions` are the runs that count, divided into
+    `visits` to all places of the axis, so that changes of the machine affect all of them.
+    `seconds_per_run` is an estimate; `chosen` says what is our choice, not the paper's, and why.
     """
 
     nodes: Annotated[Distinct[PositiveInt], Field(min_length=1)]
@@ -175,22 +158,11 @@ class Size(Model):
 
 
 class Claim(Model):
-    """A finding of the paper, as a condition on medians.
+    """A finding of the paper, as a condition on the medians of a configuration.
 
-    Parameters
-    ----------
-    says : str
-        The finding in words.
-    of : str
-        Configuration that it is about.
-    against : str or None
-        Configuration that it is compared with.
-    measure : str
-        ``ratio`` or ``worst-ratio``: the times of the two divided, at the end of the axis or where
-        that is largest; ``growth``: the last time divided by the first; ``excess-growth``: the
-        growth of one divided by that of the other.
-    at_least, at_most : float or None
-        Bound on the measure; give one of the two.
+    Measures: ``ratio`` and ``worst-ratio``, the time over that of `against`, at the end of the axis
+    and where it is largest; ``growth``, the last time over the first; ``excess-growth``, the growth
+    over that of `against`. Give one of the bounds.
     """
 
     says: Words
@@ -232,24 +204,10 @@ class Paper(Model):
 
 
 class Scenario(Model):
-    """An experiment.
+    """An experiment; output files are named after its figure.
 
-    Parameters
-    ----------
-    schema_version : int
-        Version of the file format.
-    figure : str
-        Name in the paper, such as ``"9"`` or ``"table1"``; output files are named after it.
-    kind : str
-        Which sizes vary along the x-axis.
-    configurations : tuple of str
-        Configurations to compare.
-    y : str
-        Quantity on the y-axis: ``seconds`` or ``blocks-per-second``.
-    axis : str
-        ``linear``, ``log``, or ``cut`` to cut outlying bars and write their values on them.
-    seed : int
-        Seed of the data and of the order of the runs.
+    With the axis ``log`` times are drawn on a logarithmic scale. The seed is that of the data and
+    of the order of the runs.
     """
 
     schema_version: Literal[1]
@@ -258,7 +216,7 @@ class Scenario(Model):
     kind: Kind
     configurations: Annotated[Distinct[Configuration], Field(min_length=1)]
     y: Literal["seconds", "blocks-per-second"] = "seconds"
-    axis: Literal["linear", "log", "cut"] = "linear"
+    axis: Literal["linear", "log"] = "linear"
     seed: int = 420
     parameters: Parameters
     sizes: dict[SizeName, Size]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,23 +49,19 @@ HATCHES = ("", "//", "..", "xx")
 
 SUFFIXES = (".png", ".svg")
 
-STICKS_OUT = 4.0
-"""With ``scale="cut"``, cut bars more than this many times higher than the next lower one."""
-
 
 @dataclass(frozen=True)
 class Style:
     """Title, axes and scale of a plot, and text below it.
 
-    The scale ``"cut"`` cuts outlying bars and writes their values on them. Lines with ``"log"``
-    have a logarithmic x-axis too.
+    Lines with ``"log"`` have a logarithmic x-axis too.
     """
 
     title: str
     x: str
     kind: Literal["bars", "lines"] = "bars"
     y: Literal["seconds", "blocks-per-second"] = "seconds"
-    scale: Literal["linear", "log", "cut"] = "linear"
+    scale: Literal["linear", "log"] = "linear"
     caption: str = ""
 
 
@@ -132,7 +127,6 @@ def _draw_bars(axes: Axes, summaries: Sequence[Summary], style: Style) -> None:
     places = sorted({one.x for one in summaries})
     groups = _groups(summaries)
     engines = list(dict.fromkeys(one.engine for one in summaries))
-    top = _top(summaries) if style.scale == "cut" else None
     width = 0.8 / len(groups)
     for number, group in enumerate(groups):
         at = [places.index(one.x) + (number - (len(groups) - 1) / 2) * width for one in group]
@@ -150,38 +144,10 @@ def _draw_bars(axes: Axes, summaries: Sequence[Summary], style: Style) -> None:
             error_kw={"elinewidth": 0.8},
             label=_label(summaries, group[0]),
         )
-        for x, height in zip(at, heights, strict=True):
-            if top is not None and height > top:
-                _write_on_bar(axes, x, top, f"{height:.3g} s")
     axes.set_xticks(range(len(places)), [f"{place:,.6g}" for place in places])
     if style.scale == "log":
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    elif top is not None:
-        axes.set_ylim(0, top)
-
-
-def _write_on_bar(axes: Axes, x: float, top: float, text: str) -> None:
-    axes.text(
-        *(x, top * 0.97, text),
-        rotation=90,
-        ha="center",
-        va="top",
-        fontsize=8,
-        color="white",
-        weight="bold",
-        clip_on=True,
-    )
-
-
-def _top(summaries: Sequence[Summary]) -> float | None:
-    """Return where to cut the y-axis if a few bars are far higher than the others, else None."""
-    heights = sorted(one.upper for one in summaries)
-    for lower, higher in itertools.pairwise(heights):
-        most_fit = heights.index(higher) >= len(heights) / 2
-        if most_fit and higher > STICKS_OUT * lower:
-            return lower * 1.3
-    return None
 
 
 def _draw_lines(axes: Axes, summaries: Sequence[Summary], style: Style) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy.typing as npt
 
@@ -47,10 +47,8 @@ class CompssDataClayEngine(CompssTasks):
 
     store: DataClayEngine = field(kw_only=True)
 
-    @property
-    def split_backend(self) -> str:
-        """COMPSs, as dataClay would run the tasks otherwise."""
-        return "compss"
+    split_backend: ClassVar[str | None] = "compss"
+    """DataClay would run the tasks otherwise."""
 
     @contextmanager
     def persisted(

@@ -47,8 +47,8 @@ from spliter_experiments.compare.engines.compss_watch import (
 from spliter_experiments.compare.engines.engine import (
     WAIT_SECONDS,
     ClusterChoice,
+    LocatedEngine,
     Pairing,
-    ResultsHere,
     check_versions,
     chunks_of,
     read_errors_named,
@@ -138,7 +138,7 @@ class TaskMeter:
 
 
 @dataclass(frozen=True)
-class CompssTasks(ResultsHere):
+class CompssTasks(LocatedEngine):
     """Base of engines whose tasks are those of a COMPSs application.
 
     Parameters

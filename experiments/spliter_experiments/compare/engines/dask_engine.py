@@ -24,6 +24,7 @@ from spliter_experiments.compare.engines.dask_meter import ClusterMeter, DaskIdl
 from spliter_experiments.compare.engines.engine import (
     WAIT_SECONDS,
     ClusterChoice,
+    Engine,
     EngineKind,
     Pairing,
     chunks_of,
@@ -128,8 +129,8 @@ def wait_for(futures: Sequence[Future[Any]]) -> None:
 
 
 @dataclass(frozen=True)
-class DaskEngine:
-    """A Dask cluster; implements :class:`.engine.Engine`."""
+class DaskEngine(Engine):
+    """A Dask cluster."""
 
     client: Client
 
@@ -142,10 +143,6 @@ class DaskEngine:
     def workers(self) -> int:
         """Number of workers."""
         return len(self.client.nthreads())
-
-    @property
-    def split_backend(self) -> None:
-        """None: the collections' own backend runs the tasks."""
 
     def is_on_this_machine(self) -> bool:
         """Return whether all workers run on this host."""

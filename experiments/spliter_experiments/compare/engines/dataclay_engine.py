@@ -31,8 +31,8 @@ from spliter_experiments.compare.engines.engine import (
     ClusterChoice,
     EngineKind,
     KeptResults,
+    LocatedEngine,
     Pairing,
-    ResultsHere,
     chunks_of,
     read_errors_named,
     result_of,
@@ -54,7 +54,7 @@ class LoadedArray(DataClayArray):
 
 
 @dataclass(frozen=True)
-class DataClayEngine(ResultsHere):
+class DataClayEngine(LocatedEngine):
     """A connected dataClay; implements :class:`.engine.Engine`."""
 
     executor: DataClayExecutor

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import gc
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy.typing as npt
 
@@ -67,14 +68,9 @@ class IdleState(Protocol):
 class Pairing:
     """Functions that are called on pairs of blocks; workers import them by name.
 
-    Parameters
-    ----------
-    make : callable
-        Makes something of a block: ``make(block, index of its first row)``.
-    ask : callable
-        Called with something made and another block: ``ask(made, other, **shared)``.
-    merge : callable
-        Merges the results of one of the other blocks: ``merge(list of results, **shared)``.
+    ``make(block, index of its first row)`` makes something of a block, ``ask(made, other,
+    **shared)`` is called with that and another block, ``merge(list of results, **shared)`` merges
+    the results of one of the other blocks.
     """
 
     make: Callable[..., Any]
@@ -82,24 +78,31 @@ class Pairing:
     merge: Callable[..., Any]
 
 
-class Engine(Protocol):
-    """A cluster, connected while a comparison runs."""
+class Engine(ABC):
+    """A cluster, connected while a comparison runs.
+
+    Calls return results, which are merged here, unless an engine overrides `call_each`, `results`
+    and `share` and returns futures.
+    """
+
+    split_backend: ClassVar[str | None] = None
+    """Backend to request for a Split of this engine's collections; None for their own."""
 
     @property
+    @abstractmethod
     def cores(self) -> int:
         """Number of tasks that run at the same time."""
 
     @property
+    @abstractmethod
     def workers(self) -> int:
         """Number of processes that run tasks."""
 
-    @property
-    def split_backend(self) -> str | None:
-        """Backend to request for a Split of this engine's collections; None for their own."""
-
+    @abstractmethod
     def is_on_this_machine(self) -> bool:
         """Return whether all workers run on this host, so that local processes are comparable."""
 
+    @abstractmethod
     def persisted(
         self,
         source: Rows,
@@ -107,28 +110,14 @@ class Engine(Protocol):
         like: npt.NDArray[Any],
         placement: Placement,
     ) -> AbstractContextManager[Any]:
-        """Load rows at the workers, in blocks, while the context is open.
+        """Load rows at the workers, in blocks of `row_chunks` rows, while the context is open.
 
-        An `InputError` says that the workers cannot read them.
-
-        Parameters
-        ----------
-        source : Rows
-            Source of the rows.
-        row_chunks : sequence of int
-            Rows of each block.
-        like : ndarray
-            An empty block: gives the dtype and the shape after axis 0.
-        placement : Placement
-            Distribution of the blocks over the workers. If it is even, sources with the same
-            `row_chunks` are placed alike.
-
-        Yields
-        ------
-        collection
-            A collection of the engine, with ``shape`` and ``chunks``.
+        Yields a collection of the engine with ``shape`` and ``chunks``; `like` is an empty block.
+        If the placement is even, sources with the same `row_chunks` are placed alike. An
+        `InputError` says that the workers cannot read the rows.
         """
 
+    @abstractmethod
     def call_blocks(
         self,
         blocks: Any,
@@ -137,67 +126,49 @@ class Engine(Protocol):
         starts: Sequence[int] | None = None,
         **shared: Any,
     ) -> list[Any]:
-        """Call a function on all blocks in parallel.
+        """Call a function on all blocks in parallel; return results, or futures of them."""
 
-        Returns
-        -------
-        list
-            The result of each block, or a future of it.
-        """
-
+    @abstractmethod
     def call_pairs(
-        self,
-        blocks: Any,
-        others: Any,
-        pairing: Pairing,
-        starts: Sequence[int],
-        **shared: Any,
+        self, blocks: Any, others: Any, pairing: Pairing, starts: Sequence[int], **shared: Any
     ) -> list[Any]:
-        """Call a function on all pairs of what is made of one block and another block.
+        """Call functions on all pairs of what is made of one block and another block.
 
-        Nothing made of a block leaves the engine.
-
-        Returns
-        -------
-        list
-            For each of the other blocks, the merged result of its pairs, or a future of it.
+        Nothing made of a block leaves the engine. Returns for each of the other blocks the merged
+        result of its pairs, or a future of it.
         """
 
     def call_each(self, function: Callable[..., Any], *lists: Any, **shared: Any) -> list[Any]:
         """Call a function on results of calls: in tasks if these are futures, else here."""
+        return [function(*arguments, **shared) for arguments in zip(*lists, strict=True)]
 
     def results(self, pending: Sequence[Any]) -> list[Any]:
         """Wait for calls and return their results; raise a `ClusterError` after ten minutes."""
+        return list(pending)
 
     def share(self, value: Any) -> Any:
         """Send a large argument to the workers once; return a reference to pass in its place."""
+        return value
 
+    @abstractmethod
     def idle_state(self, collections: Sequence[Any] = ()) -> IdleState:
         """Return the current state, with these collections loaded."""
 
+    @abstractmethod
     def meter(self) -> AbstractContextManager[Meter]:
         """Count tasks and bytes while the context is open."""
 
 
 @dataclass(frozen=True)
-class ResultsHere:
-    """Base of engines whose calls return results, not futures; results are merged here.
+class LocatedEngine(Engine):
+    """Base of engines whose tasks run at locations.
 
-    Parameters
-    ----------
-    capacities : mapping of Location to int
-        For each location, the number of tasks that run at the same time.
-    on_this_machine : bool
-        Whether all locations are on this host.
+    `capacities` are the tasks that run at the same time at each; `on_this_machine` says whether
+    all are on this host.
     """
 
     capacities: Mapping[Location, int]
     on_this_machine: bool
-
-    @property
-    def split_backend(self) -> str | None:
-        """None: the collections' own backend runs the tasks."""
-        return None
 
     @property
     def cores(self) -> int:
@@ -213,18 +184,6 @@ class ResultsHere:
         """Return whether all locations are on this host."""
         return self.on_this_machine
 
-    def call_each(self, function: Callable[..., Any], *lists: Any, **shared: Any) -> list[Any]:
-        """Call a function in this process."""
-        return [function(*arguments, **shared) for arguments in zip(*lists, strict=True)]
-
-    def results(self, pending: Sequence[Any]) -> list[Any]:
-        """Return the results, which are available already."""
-        return list(pending)
-
-    def share(self, value: Any) -> Any:
-        """Return the value: it is sent with each call."""
-        return value
-
 
 Launch: TypeAlias = Callable[[ClusterChoice, Sequence[str]], int]
 """Runs the command with these arguments inside an engine; returns its exit status."""
@@ -232,23 +191,11 @@ Launch: TypeAlias = Callable[[ClusterChoice, Sequence[str]], int]
 
 @dataclass(frozen=True)
 class EngineKind:
-    """An engine before it is connected.
+    """An engine before it is connected; its name is the value of ``--backend``.
 
-    Parameters
-    ----------
-    name : str
-        Value of ``--backend``.
-    placements : frozenset of Placement
-        Supported placements.
-    connect : callable
-        Given a `ClusterChoice`, returns a context manager of the connected engine.
-    own_ways : str or None
-        Module with the ways that exist only on this engine.
-    launcher : callable
-        Returns the function that runs the command inside the engine's own launcher, or None if
-        this process can connect.
-    node_is_worker : bool
-        Whether the engine has one worker per node with all of its cores, whatever the plan says.
+    `own_ways` is the module with the ways that exist only on this engine. `launcher` returns the
+    function that runs the command inside the engine's own launcher, or None if this process can
+    connect. With `node_is_worker`, there is one worker per node with all of its cores.
     """
 
     name: str

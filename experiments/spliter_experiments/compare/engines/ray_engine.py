@@ -25,8 +25,8 @@ from spliter_experiments.compare.engines.engine import (
     ClusterChoice,
     EngineKind,
     KeptResults,
+    LocatedEngine,
     Pairing,
-    ResultsHere,
     chunks_of,
     read_errors_named,
 )
@@ -109,7 +109,7 @@ class LoadedArray(RayArray):
 
 
 @dataclass(frozen=True)
-class RayEngine(ResultsHere):
+class RayEngine(LocatedEngine):
     """A Ray cluster whose tasks may be pinned to the node of their block."""
 
     pinned: bool = False
