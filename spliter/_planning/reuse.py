@@ -29,7 +29,7 @@ from spliter._planning.planner import Location
 Materialize: TypeAlias = bool | Literal["auto"]
 
 CALL_NBYTES = 38_400
-"""Bytes copied in the time of a few NumPy calls; measured by ``python -m benchmarks materialize``."""
+"""Bytes copied in the time of a few NumPy calls, by ``python -m benchmarks materialize``."""
 
 MAX_ROWS = 1_000
 """Mean rows per block above which materializing gains nothing (measured, see above)."""
