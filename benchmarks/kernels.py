@@ -177,7 +177,7 @@ def pipeline_capture(rounds: int) -> Iterator[Grid]:
     yield Grid(("capture, us", "planning, us", "whole, us"), (tuple(cells),))
 
 
-PATTERNS: Final = ("WRF_x_vec", "NAS_LU_x", "NAS_MG_x", "FFT2", "LAMMPS_full", "structs")
+PATTERNS: Final = ("WRF_x_vec", "NAS_LU_x", "NAS_MG_x", "FFT2", "LAMMPS_full")
 
 
 @benchmark

@@ -41,6 +41,8 @@ PAGE = ROOT / "docs" / "performance.md"
 BASES = ("spliter", "pipeline", PARTITIONED, "llvm", *packed_ways())
 """Ways that the others are divided by; the first one that was measured."""
 
+PACKAGES = ("python", "numpy", "dask", "distributed", "dataclay", "ray", "pandas", "scikit-learn")
+
 MOST_PATTERNS = 6
 """Of more patterns the table has the faster MPI library only."""
 
@@ -85,8 +87,9 @@ def words_of(figure: Figure, quick: bool, folder: str) -> tuple[dict[str, str], 
 
 
 def machine_of(here: Facts) -> str:
-    """Return a line about the machine and the versions."""
-    versions = ", ".join(f"{name} {version}" for name, version in here.versions.items())
+    """Return a line about the machine and the main versions."""
+    found = {name: here.versions[name] for name in PACKAGES if name in here.versions}
+    versions = ", ".join(f"{name} {version}" for name, version in found.items())
     memory = f"{here.memory / 2**30:.0f} GiB"
     return f"{here.processor}, {here.cores} cores, {memory}, {here.system}; {versions}"
 

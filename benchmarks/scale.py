@@ -129,15 +129,12 @@ def scale_split(
         kept, peak = (nbytes / blocks for nbytes in tracemalloc.get_traced_memory())
         tracemalloc.stop()
         sent = max(len(pickle.dumps(part)) / len(part) for part in parts)
+        found = gather(parts.map(count_blocks))
+        assert sum(found) == blocks
         yield (
-            f"A Split keeps {kept:.0f} bytes per block at the client, {peak:.0f} while it is made; "
-            f"{sent:.0f} bytes per block are sent to its {len(parts.locations)} locations."
+            f"A Split: {kept:.0f} bytes per block at the client, {peak:.0f} while it is made, "
+            f"{sent:.0f} sent. A pass: {len(found)} tasks."
         )
-        for name in ("First", "second"):
-            start = time.perf_counter()
-            found = gather(parts.map(count_blocks))
-            assert sum(found) == blocks
-            yield f"{name} pass: {len(found)} tasks, {1000 * (time.perf_counter() - start):.0f} ms."
 
 
 def count_blocks(partition: Partition) -> int:

@@ -232,14 +232,15 @@ def test_a_split_and_a_pass_move_nothing_but_one_result() -> None:
 def rows_of_the_page() -> list[str]:
     """Return the table of counts as Markdown."""
     rows = [
-        "| program | blocks | tasks | graphs sent | `who_has` | bytes between workers |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| program | tasks | graphs sent | `who_has` | bytes between workers |",
+        "| --- | --- | --- | --- | --- |",
     ]
     for name, sizes in expected().items():
-        for size, counts in sizes.items():
-            numbers = [str(counts[key]) for key in ("tasks", "graphs", "who_has")]
-            cells = [name, size.removeprefix("blocks-"), *numbers, str(counts.get("nbytes", "-"))]
-            rows.append(f"| {' | '.join(cells)} |")
+        cells = [
+            "/".join(dict.fromkeys(str(counts.get(key, "-")) for counts in sizes.values()))
+            for key in ("tasks", "graphs", "who_has", "nbytes")
+        ]
+        rows.append(f"| {name} | {' | '.join(cells)} |")
     return rows
 
 
