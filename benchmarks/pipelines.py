@@ -16,12 +16,7 @@ from spliter import split
 from spliter.pipeline import pipeline
 from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.sources import Floats, GeneratedPoints
-from spliter_experiments.compare.engines.dask_engine import (
-    DaskEngine,
-    connect,
-    persist,
-    wait_for,
-)
+from spliter_experiments.compare.engines.dask_engine import DaskEngine, connect, persist, wait_for
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.harness.equal import same
 from spliter_experiments.harness.runner import Answer, Bench, Check, Measurement, Way, run_rounds

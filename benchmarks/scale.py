@@ -177,9 +177,5 @@ def scale_kmeans(rows: int = 16_000_000, blocks: int = 36_864) -> Iterator[Place
             add_partials(gather(split(many).map(sums_of, centers)))
 
         by_hand = partial(by_blocks, many)
-        ways: dict[str, Call] = {
-            "SplIter": by_spliter,
-            "per-block": by_hand,
-            "rechunk": by_rechunk,
-        }
+        ways: dict[str, Call] = {"SplIter": by_spliter, "per-block": by_hand, "rechunk": by_rechunk}
         yield Place("one pass", ways)

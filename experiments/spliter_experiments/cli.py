@@ -23,10 +23,7 @@ COMMANDS = {
         "spliter_experiments.evaluation.cli:app",
         "Reproduce the paper's evaluation, one figure per command.",
     ),
-    "slurm": (
-        "spliter_slurm.cli:app",
-        "Run the paper's experiments on a cluster with SLURM.",
-    ),
+    "slurm": ("spliter_slurm.cli:app", "Run the paper's experiments on a cluster with SLURM."),
 }
 """Lazily imported commands: location and help line of each."""
 
@@ -66,8 +63,7 @@ def _options(
 @app.command()
 def doctor(
     scheduler: Annotated[
-        str | None,
-        typer.Option(help="Also check this Dask cluster: ADDRESS or scheduler FILE."),
+        str | None, typer.Option(help="Also check this Dask cluster: ADDRESS or scheduler FILE.")
     ] = None,
     require: Annotated[
         str | None,

@@ -31,16 +31,12 @@ from spliter_experiments.layouts.program import answer, timed
 from spliter_experiments.layouts.two_ranks import ping_pong_of
 from tests.conftest import ROOT, SOURCE_ROOTS
 
-COMPILED_BY_NUMBA = ("NAS_LU_y", "SPECFEM3D_oc")
-"""A vector and an index: numba takes seconds for each combination of dimensions and dtypes."""
-
 SUBJECTS = workload.subjects_of(list(CASES), two_ranks=False)
 MOVES = [
     pytest.param(way, subject, id=f"{way} {subject.name} {subject.size}")
     for subject in SUBJECTS
-    for way in ("llvm", "numpy", "numba")
+    for way in ("llvm", "numpy")
     if subject.nbytes < 2_000_000
-    if way != "numba" or (subject.case in COMPILED_BY_NUMBA and subject.size == 0)
 ]
 ENVIRONMENTS = {"mpich": "SPLITER_MPICH", "openmpi": "SPLITER_OPENMPI"}
 
@@ -317,8 +313,7 @@ def test_two_ranks_without_any_library_are_refused() -> None:
         pass
 
 
-def test_the_command_records_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(workload.OURS, "numba")
+def test_the_command_records_every_run(tmp_path: Path) -> None:
     words = [
         "compare",
         "layout",

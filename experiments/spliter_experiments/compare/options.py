@@ -46,8 +46,7 @@ class ClusterOptions(Options):
     threads: Annotated[int, typer.Option(help="Threads in each of them.")] = 1
     blocks_per_core: Annotated[int, typer.Option(help="Blocks that each core gets.")] = 48
     sweep: Annotated[
-        str | None,
-        typer.Option(help="Several numbers of blocks per core, such as 1,4,16,48,192."),
+        str | None, typer.Option(help="Several numbers of blocks per core, such as 1,4,16,48,192.")
     ] = None
     placement: Annotated[
         Placement,

@@ -41,10 +41,7 @@ WORKLOADS: Final = {
         "pipelines.workload:Pipeline",
         "Run programs of NumPy, pandas and other libraries as they are, and as pipelines.",
     ),
-    "layout": (
-        "layouts.workload:Layout",
-        "Pack and unpack data that is not contiguous every way.",
-    ),
+    "layout": ("layouts.workload:Layout", "Pack and unpack data that is not contiguous every way."),
 }
 """Module and class, and help line, of each workload."""
 

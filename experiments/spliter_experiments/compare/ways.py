@@ -68,7 +68,6 @@ WAYS: Final = {
         "bound",
         "numpy",
         "views",
-        NUMBA,
         "mpich",
         "openmpi",
         "mpich-packed",

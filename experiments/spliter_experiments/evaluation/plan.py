@@ -155,18 +155,9 @@ def plan_runs(
 ) -> list[PlannedRun]:
     """Return all runs of a scenario in a size, in the order of the figure.
 
-    Parameters
-    ----------
-    scenario, size
-        The experiment, and one of its sizes.
-    engine : str
-        Ignored for kernels, which run in this process.
-    configurations, repetitions, nodes
-        In place of the scenario's, or of the configurations that the engine supports.
-    called : str, optional
-        Scenario argument of the command, if it is not a figure of the paper.
-    measured : callable
-        Given a run, returns the recorded seconds of such runs, or None.
+    The engine is ignored for kernels, which run in this process. `configurations`, `repetitions`
+    and `nodes` replace the scenario's. `called` is the scenario argument of the command, if it is
+    no figure of the paper; `measured` returns the recorded seconds of such runs, or None.
 
     Examples
     --------

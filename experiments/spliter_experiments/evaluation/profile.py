@@ -44,21 +44,11 @@ FEWEST_TASKS = 2
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """A finished task.
+    """A finished task, by Dask's name of its kind (key prefix).
 
-    Parameters
-    ----------
-    name : str
-        Dask's name of the kind of task (key prefix).
-    start, stop : float
-        Unix time at which computing started and stopped.
-    blocks : tuple
-        Keys of the results that it read.
-    nbytes : int
-        Bytes sent to its worker for it.
-    combined : int
-        Number of intermediate results that this task alone reads: two or more in each step of a
-        tree reduction.
+    It computed between two Unix times; `blocks` are the keys of the results that it read, `nbytes`
+    were sent to its worker for it. `combined` intermediate results are read by this task alone: two
+    or more in each step of a tree reduction.
     """
 
     name: str
@@ -78,26 +68,10 @@ class TaskRecord:
 class Pass:
     """Tasks of one name, each of which reads a different block.
 
-    Parameters
-    ----------
-    name : str
-        Dask's name of the tasks (key prefix).
-    tasks, cores : int
-        Number of tasks, and of tasks that run at the same time.
-    busy : float
-        Total compute seconds.
-    start, stop : float
-        Unix time of the first start and the last stop.
-    nbytes : int
-        Bytes sent to workers for these tasks.
-    split_tasks : int
-        Number of tasks after splitting: one per core.
-    others : int
-        Number of other tasks that ran between `start` and `stop`.
-    others_busy : float
-        Their compute seconds in that time.
-    is_reduction : bool
-        Whether the tasks are steps of a tree reduction, which have no blocks of their own.
+    `cores` tasks run at the same time; `busy` are their compute seconds in all, `start` and `stop`
+    the Unix times of the first start and the last stop. After splitting there are `split_tasks`.
+    `others` are the tasks that ran in between, for `others_busy` compute seconds. Steps of a tree
+    reduction have no blocks of their own.
     """
 
     name: str
@@ -147,15 +121,7 @@ class Pass:
 
 @dataclass
 class Profile:
-    """Recorded tasks of a program.
-
-    Parameters
-    ----------
-    tasks : list of TaskRecord
-        In the order in which they finished.
-    cores : int
-        Number of tasks that the cluster runs at the same time.
-    """
+    """Recorded tasks of a program, in the order in which they finished, and the cores they had."""
 
     tasks: list[TaskRecord] = field(default_factory=list)
     cores: int = 0
@@ -322,17 +288,9 @@ def read_records(dask_scheduler: Scheduler, name: str) -> tuple[list[tuple[Any, 
 
 @contextmanager
 def profiled(client: Client) -> Iterator[Profile]:
-    """Record the tasks of a cluster while the context is open.
+    """Record the tasks of the cluster of a synchronous client while the context is open.
 
-    Parameters
-    ----------
-    client : Client
-        A synchronous client of the cluster.
-
-    Yields
-    ------
-    Profile
-        Filled when the context ends.
+    The profile is filled when the context ends.
     """
     name = f"spliter-profile-{uuid.uuid4().hex}"
     client.register_plugin(TaskWatcher(name))

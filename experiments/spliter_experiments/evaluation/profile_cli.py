@@ -24,12 +24,9 @@ from spliter_experiments.harness.table import Grid, seconds, size
 
 
 class LocalWatcher(Callback):
-    """Records the tasks of Dask's local schedulers while the context is open.
+    """Records the tasks of Dask's local schedulers in a profile while the context is open.
 
-    Parameters
-    ----------
-    profile : Profile
-        Receives the tasks as they finish. Its cores are the peak number of concurrent tasks.
+    Its cores are the peak number of concurrent tasks.
 
     Examples
     --------

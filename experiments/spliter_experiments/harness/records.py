@@ -198,10 +198,10 @@ class ResultsFolder:
         check_together(found)
         return found
 
-    def records_of(self, digest: str) -> dict[str, Record]:
-        """Return the records of a plan, by run id; none of a folder without runs."""
-        there = self.records() if self.done() else []
-        return {one.run_id: one for one in there if one.plan_digest == digest}
+    def done_so_far(self, here: Facts) -> dict[str, Record]:
+        """Return all records by run id, after checking that new runs are comparable with them."""
+        self.check_fits(COMPARE, "", "", here)
+        return {one.run_id: one for one in self.records()} if self.done() else {}
 
     def write_table(self, records: Sequence[Record]) -> Path:
         """Write all records to `TABLE` and return the file."""

@@ -60,9 +60,7 @@ def winsorized(values: Sequence[float]) -> npt.NDArray[np.float64]:
 
 
 def summarise(
-    records: Sequence[Record],
-    configurations: Sequence[str],
-    winsorize: bool = False,
+    records: Sequence[Record], configurations: Sequence[str], winsorize: bool = False
 ) -> list[Summary]:
     """Summarize runs per engine, configuration and x value, sorted along the x-axis.
 

@@ -18,13 +18,7 @@ import typer
 from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.facts import Facts, facts
-from spliter_experiments.harness.records import (
-    COMPARE,
-    Record,
-    ResultsFolder,
-    digest_of,
-    record_of,
-)
+from spliter_experiments.harness.records import COMPARE, Record, ResultsFolder, digest_of, record_of
 from spliter_experiments.harness.runner import Bench, run_rounds
 from spliter_experiments.harness.summary import Summary, summarise
 from spliter_experiments.harness.table import Grid, summary_grid
@@ -64,26 +58,13 @@ class Options:
 
 @dataclass(frozen=True)
 class Case:
-    """One place of the table.
+    """One place of the table, with its ways in the order of the columns.
 
-    Parameters
-    ----------
-    label : str
-        What tells it from the other cases of its workload; part of the names of records.
-    columns : mapping
-        Columns of its records that are known in advance; see :class:`.records.Record`.
-    about : mapping of str to Value
-        Settings to record, of the whole workload.
-    ways : tuple of str
-        Names of its ways, in the order of the tables.
-    rounds : sequence of int
-        Numbers of its rounds.
-    seed : int or str
-        Of the order of the ways.
-    open : callable
-        Loads the data while a context is open; only called if runs are left.
-    versions : mapping of str to str
-        Versions of what runs in other environments.
+    The label tells it from the other cases of its workload in the names of records. `columns` are
+    those of its records that are known in advance (see :class:`.records.Record`), `about` the
+    settings of the whole workload, `rounds` the numbers of its rounds; the seed is that of the
+    order of the ways. `open` loads the data, and is only called if runs are left. `versions` are
+    those of what runs in other environments.
     """
 
     label: str
@@ -197,22 +178,27 @@ def run_cases(
 ) -> None:
     """Run what is left of each case, and add the records to `found`, with those of the folder."""
     at_start = facts()
+    done: dict[str, Record] | None = None
     for case in cases:
         here = replace(at_start, versions={**at_start.versions, **case.versions})
         found.app, found.size = case.columns["app"], case.columns["size"]
         found.about, found.ways = case.about, tuple(dict.fromkeys((*found.ways, *case.ways)))
         if folder is not None:
-            folder.check_fits(COMPARE, "", case.digest, here)
+            if done is None:  # of the first case: reading all records takes time
+                done = folder.done_so_far(here)
             folder.keep_plan(case.plan, case.about)
-        for record in run_case(case, here, listener, folder):
+        for record in run_case(case, here, listener, folder, done or {}):
             found.records.append(record)
 
 
 def run_case(
-    case: Case, here: Facts, listener: Listener, folder: ResultsFolder | None
+    case: Case,
+    here: Facts,
+    listener: Listener,
+    folder: ResultsFolder | None,
+    done: Mapping[str, Record],
 ) -> Iterator[Record]:
-    """Yield the records of a case: first those that the folder has, then those of new runs."""
-    done = {} if folder is None else folder.records_of(case.digest)
+    """Yield the records of a case: first those that are done, then those of new runs."""
     left: dict[int, list[str]] = {}
     for number in case.rounds:
         for way in case.ways:

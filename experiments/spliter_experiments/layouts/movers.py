@@ -12,7 +12,6 @@ import numpy as np
 from spliter_experiments.layouts.patterns import Array, Bytes, Pattern, pattern_of
 
 Call = Callable[[], Any]
-Assign = Callable[..., Any]
 
 IN_ONE_PROCESS: Final = ("pack", "unpack", "copy")
 """Actions that need no other rank."""
@@ -112,83 +111,28 @@ def with_datatype(stage: Stage) -> Mover:
     )
 
 
-def with_views(stage: Stage, assign: Assign, take: Assign, put: Assign) -> Mover:
-    """Return the mover that assigns between NumPy views, which are made before.
-
-    Parameters
-    ----------
-    stage : Stage
-        What to move.
-    assign : callable
-        ``assign(to, source)`` copies an array to one of the same shape.
-    take, put : callable
-        ``take(to, source, rows)`` copies rows of the source, ``put(to, source, rows)`` copies to
-        rows of the first argument.
-    """
+def with_views(stage: Stage) -> Mover:
+    """Return the mover of NumPy's functions on views, which are made before."""
     pairs_in = functools.lru_cache(2)(
         lambda into: [*stage.pattern.pairs(stage.target if into else stage.memory, stage.packed)]
     )
 
     def pack() -> None:
         for memory, packed, rows in pairs_in(False):
-            _ = assign(packed, memory) if rows is None else take(packed, memory, rows)
+            if rows is None:
+                np.copyto(packed, memory)
+            else:  # with another mode NumPy fills a buffer first
+                memory.take(rows, 0, packed, "clip")
 
     def unpack(_: Bytes) -> None:
         for memory, packed, rows in pairs_in(True):
-            _ = assign(memory, packed) if rows is None else put(memory, packed, rows)
+            memory[... if rows is None else rows] = packed
 
     def copy() -> Array:
         assert stage.pattern.rows is not None
         return stage.memory.view(stage.pattern.rows).copy()
 
     return Mover(pack, unpack, copy)
-
-
-def with_numpy(stage: Stage) -> Mover:
-    """Return the mover of NumPy's own functions."""
-
-    def take(to: Any, source: Any, rows: Any) -> None:
-        # With another mode NumPy fills a buffer first.
-        source.take(rows, 0, to, "clip")
-
-    def put(to: Any, source: Any, rows: Any) -> None:
-        to[rows] = source
-
-    return with_views(stage, np.copyto, take, put)
-
-
-def with_numba(stage: Stage) -> Mover:
-    """Return the mover of loops that numba compiles."""
-    return with_views(stage, *_compiled())
-
-
-@functools.cache
-def _compiled() -> tuple[Assign, Assign, Assign]:
-    from numba import njit
-
-    @njit
-    def assign(to: Any, source: Any) -> None:
-        to[...] = source
-
-    @njit
-    def take(to: Any, source: Any, rows: Any) -> None:
-        for at in range(len(rows)):
-            if to.ndim == 1:
-                to[at] = source[rows[at]]
-            else:  # assignments of rows are not compiled to loops
-                for column in range(to.shape[1]):
-                    to[at, column] = source[rows[at], column]
-
-    @njit
-    def put(to: Any, source: Any, rows: Any) -> None:
-        for at in range(len(rows)):
-            if to.ndim == 1:
-                to[rows[at]] = source[at]
-            else:
-                for column in range(to.shape[1]):
-                    to[rows[at], column] = source[at, column]
-
-    return assign, take, put
 
 
 def mover_of(way: str, stage: Stage) -> Mover:
@@ -202,8 +146,7 @@ MOVERS: Final[Mapping[str, Callable[[Stage], Mover]]] = {
     "llvm": functools.partial(with_packer, engine="llvm"),
     "bound": with_bound_packer,
     "numpy": functools.partial(with_packer, engine="numpy"),
-    "views": with_numpy,
-    "numba": with_numba,
+    "views": with_views,
     "mpi": with_datatype,
 }
 """How a process moves, by the names of the ways; ``mpi`` is the MPI library of its environment."""

@@ -39,18 +39,9 @@ class Pair(NamedTuple):
 class Pattern:
     """Data to move, described as a layout and as NumPy views.
 
-    Parameters
-    ----------
-    layout : Layout
-        What an MPI program would describe.
-    nbytes : int
-        Bytes of the memory that `layout` describes a part of, from its displacement 0 on.
-    pairs : callable
-        Returns the pairs of views of memory (`nbytes` of it) and packed bytes.
-    actions : tuple of str
-        What is timed.
-    rows : dtype, optional
-        Of the rows in memory, if they are a structured array.
+    The layout is what an MPI program would describe: a part of `nbytes` of memory, from its
+    displacement 0 on. `pairs` returns the pairs of views of memory and packed bytes, `actions` are
+    timed, and `rows` is the dtype of the rows if they are a structured array.
     """
 
     layout: lo.Layout
@@ -89,16 +80,8 @@ def regular(
 ) -> Pattern:
     """Return the pattern of one array and a view of it.
 
-    Parameters
-    ----------
-    layout : Layout
-        Counts from the item at the index `first`, where the memory of the pattern begins.
-    dtype, shape
-        Of the array.
-    first : tuple of int
-        Index of the first item to move.
-    choose : callable
-        Returns a view of the items to move, in the order of the packed bytes.
+    The layout counts from the item at the index `first`, where the memory of the pattern begins.
+    `choose` returns a view of the items to move, in the order of the packed bytes.
     """
     items = np.dtype(dtype)
     before = int(np.ravel_multi_index(first, shape)) * items.itemsize

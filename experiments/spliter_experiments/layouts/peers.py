@@ -40,12 +40,7 @@ ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "
 class Peer:
     """A running peer, of one process or of two ranks; :func:`started` starts one.
 
-    Parameters
-    ----------
-    name : str
-        For errors.
-    greeting : mapping
-        What it said about itself.
+    The name is for errors; the greeting is what it said about itself.
     """
 
     name: str
@@ -99,23 +94,9 @@ def started(
 ) -> Iterator[Peer]:
     """Start a peer, which ends with the context.
 
-    Parameters
-    ----------
-    name : str
-        For errors.
-    python : str
-        Path of its Python.
-    ranks : int
-        With 2, it is started by the ``mpiexec`` next to its Python.
-    mpi : str, optional
-        Name that its MPI library must have; None if it needs none.
-    program : str
-        Module that it runs.
-
-    Raises
-    ------
-    PeerError
-        If it does not start, or has another MPI library.
+    The name is for errors. Two ranks are started by the ``mpiexec`` next to the Python; `mpi` is
+    the name that the MPI library must have. A `PeerError` says that it does not start, or has
+    another library.
     """
     token = secrets.token_hex()
     with (

@@ -1,4 +1,4 @@
-"""``spliter compare layout``: SplIter's packers next to MPI libraries, NumPy and numba.
+"""``spliter compare layout``: SplIter's packers next to MPI libraries and NumPy.
 
 Every way moves the same bytes of a pattern: answers are checksums of what was packed or unpacked.
 """
@@ -37,13 +37,7 @@ LIBRARIES: Final = {"mpich": "MPICH", "openmpi": "Open MPI"}
 PACKED: Final = "packed"
 """Way of two ranks; its name follows that of the library that sends."""
 
-OURS: Final = {
-    "llvm": "llvmlite",
-    "bound": "llvmlite",
-    "numpy": "numpy",
-    "views": "numpy",
-    "numba": "numba",
-}
+OURS: Final = {"llvm": "llvmlite", "bound": "llvmlite", "numpy": "numpy", "views": "numpy"}
 """Ways in this Python, and the package that each needs."""
 
 
@@ -85,8 +79,8 @@ class Peers:
 
     def ways(self, action: str) -> list[str]:
         """Return the ways that can take an action."""
-        # A copy has new memory each time; for numba, a structured array is several views.
-        return [way for way in self.by_way if action != "copy" or way not in {"bound", "numba"}]
+        # A copy has new memory each time.
+        return [way for way in self.by_way if action != "copy" or way != "bound"]
 
     def way(self, way: str, subject: Subject) -> Way:
         """Return a way for the runner."""
@@ -107,16 +101,8 @@ def started_peers(
 ) -> Iterator[Peers]:
     """Start the peers; those that cannot be started are left out, with a note of the reason.
 
-    Parameters
-    ----------
-    own : str
-        Python for SplIter, NumPy and numba.
-    pythons : mapping of str to str or None
-        For each of the `LIBRARIES` the Python of its environment.
-    two_ranks : bool
-        Whether to start two ranks of each library, and nothing else.
-    listener : Listener
-        Receives the notes.
+    `own` is the Python for SplIter and NumPy, `pythons` are those of the `LIBRARIES`. For two ranks
+    those of each library are started, and nothing else.
     """
     by_way: dict[str, tuple[Peer, str]] = {}
     versions: dict[str, str] = {}

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from spliter_experiments.pipelines import (
-    arrays,
-    frames,
-    libraries,
-    polars_frames,
-)
-from spliter_experiments.pipelines.array_peers import (
-    by_dask,
-    compiled,
-)
+from spliter_experiments.pipelines import arrays, frames, libraries, polars_frames
+from spliter_experiments.pipelines.array_peers import by_dask, compiled
 from spliter_experiments.pipelines.polars_frames import by_polars
 from spliter_experiments.pipelines.variants import (
     DASK,
@@ -73,9 +65,7 @@ CATALOG: Final = {
         _frame_ways(frames.birth_analysis, frames.birth_analysis_by_pieces),
     ),
     "movielens": Entry(
-        frames.make_ratings,
-        1_000_209,
-        _frame_ways(frames.rate_films, frames.rate_films_by_pieces),
+        frames.make_ratings, 1_000_209, _frame_ways(frames.rate_films, frames.rate_films_by_pieces)
     ),
     "utm": Entry(libraries.ZONE_32, 2_000_000, libraries.UTM.ways()),
     "seawater": Entry(libraries.SEA, 4_000_000, libraries.SEAWATER.ways()),

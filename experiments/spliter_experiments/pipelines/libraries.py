@@ -20,17 +20,7 @@ ROWS: Final = Rows()
 
 @dataclass(frozen=True)
 class Function:
-    """A function of a library.
-
-    Parameters
-    ----------
-    module, name : str
-        Where it is.
-    rows : tuple of str
-        Arguments that are cut by rows.
-    returns : split type or tuple of split types
-        How results are merged.
-    """
+    """A function of a library; its arguments `rows` are cut, and `returns` merges its results."""
 
     module: str
     name: str

@@ -28,20 +28,11 @@ POLARS: Final = "polars"
 
 @dataclass(frozen=True)
 class Entry:
-    """A program and the ways to run it.
+    """A program and the ways to run it, among them `PLAIN` and `OURS`.
 
-    Parameters
-    ----------
-    make : callable
-        Given a number of rows and a seed, returns the arguments of the program.
-    rows : int
-        Rows by default.
-    ways : mapping of str to Variant
-        Ways by name, among them `PLAIN` and `OURS`.
-    exact : bool
-        Whether `OURS` gives the bits of `PLAIN`; else sums of floats may differ in rounding.
-    absent : mapping of str to str
-        Ways that cannot run the program, with the reasons.
+    Given a number of rows and a seed, `make` returns the arguments of the program; `rows` is the
+    default. If not `exact`, sums of floats may differ in rounding. `absent` are the ways that
+    cannot run the program, with the reasons.
     """
 
     make: Callable[[int, int], Sequence[Any]]

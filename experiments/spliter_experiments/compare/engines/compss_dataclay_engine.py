@@ -52,11 +52,7 @@ class CompssDataClayEngine(CompssTasks):
 
     @contextmanager
     def persisted(
-        self,
-        source: Rows,
-        row_chunks: Sequence[int],
-        like: npt.NDArray[Any],
-        placement: Placement,
+        self, source: Rows, row_chunks: Sequence[int], like: npt.NDArray[Any], placement: Placement
     ) -> Iterator[StoredArray]:
         """Read rows into persistent objects at the backends; delete them at the end."""
         from dataclay.config import settings

@@ -168,12 +168,7 @@ class CompssTasks(LocatedEngine):
         return results_of(self._start(blocks, kernel, aligned, starts, shared), shared)
 
     def call_pairs(
-        self,
-        blocks: Any,
-        others: Any,
-        pairing: Pairing,
-        starts: Sequence[int],
-        **shared: Any,
+        self, blocks: Any, others: Any, pairing: Pairing, starts: Sequence[int], **shared: Any
     ) -> list[Any]:
         """Run a PyCOMPSs task for every block, every pair and every other block."""
         unshared: dict[str, Any] = {}
@@ -228,11 +223,7 @@ class CompssEngine(CompssTasks):
 
     @contextmanager
     def persisted(
-        self,
-        source: Rows,
-        row_chunks: Sequence[int],
-        like: npt.NDArray[Any],
-        placement: Placement,
+        self, source: Rows, row_chunks: Sequence[int], like: npt.NDArray[Any], placement: Placement
     ) -> Iterator[CompssCollection]:
         """Read rows into blocks by tasks; delete the blocks at the end."""
         self.progress.tell(WAIT_SECONDS, f"loading {len(row_chunks)} blocks")

@@ -30,12 +30,7 @@ from spliter_experiments.compare.engines.compss_watch import (
     STARTING,
     Progress,
 )
-from spliter_experiments.compare.engines.engine import (
-    ClusterChoice,
-    Engine,
-    EngineKind,
-    Launch,
-)
+from spliter_experiments.compare.engines.engine import ClusterChoice, Engine, EngineKind, Launch
 from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.harness.errors import ClusterError, OptionError
 

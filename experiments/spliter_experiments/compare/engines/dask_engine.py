@@ -150,11 +150,7 @@ class DaskEngine(Engine):
 
     @contextmanager
     def persisted(
-        self,
-        source: Rows,
-        row_chunks: Sequence[int],
-        like: npt.NDArray[Any],
-        placement: Placement,
+        self, source: Rows, row_chunks: Sequence[int], like: npt.NDArray[Any], placement: Placement
     ) -> Iterator[da.Array]:
         """Load rows at the workers; Dask frees them when the array is unreferenced."""
         yield persist(self.client, source, row_chunks, like, placement)
@@ -174,12 +170,7 @@ class DaskEngine(Engine):
         return self.call_each(kernel, *lists, **shared)
 
     def call_pairs(
-        self,
-        blocks: Any,
-        others: Any,
-        pairing: Pairing,
-        starts: Sequence[int],
-        **shared: Any,
+        self, blocks: Any, others: Any, pairing: Pairing, starts: Sequence[int], **shared: Any
     ) -> list[Future[Any]]:
         """Start one task per block, per pair, and per other block."""
         made = self.call_blocks(blocks, pairing.make, starts=starts)

@@ -61,11 +61,7 @@ class DataClayEngine(LocatedEngine):
 
     @contextmanager
     def persisted(
-        self,
-        source: Rows,
-        row_chunks: Sequence[int],
-        like: npt.NDArray[Any],
-        placement: Placement,
+        self, source: Rows, row_chunks: Sequence[int], like: npt.NDArray[Any], placement: Placement
     ) -> Iterator[LoadedArray]:
         """Read rows into persistent objects at the backends; delete them at the end."""
         backends = seats(len(row_chunks), self.capacities, placement)
@@ -191,7 +187,5 @@ def connect(choice: ClusterChoice) -> Iterator[DataClayEngine]:
 
 
 ENGINE = EngineKind(
-    name="dataclay",
-    placements=frozenset({Placement.EVEN, Placement.CONTIGUOUS}),
-    connect=connect,
+    name="dataclay", placements=frozenset({Placement.EVEN, Placement.CONTIGUOUS}), connect=connect
 )

@@ -104,11 +104,7 @@ class Engine(ABC):
 
     @abstractmethod
     def persisted(
-        self,
-        source: Rows,
-        row_chunks: Sequence[int],
-        like: npt.NDArray[Any],
-        placement: Placement,
+        self, source: Rows, row_chunks: Sequence[int], like: npt.NDArray[Any], placement: Placement
     ) -> AbstractContextManager[Any]:
         """Load rows at the workers, in blocks of `row_chunks` rows, while the context is open.
 

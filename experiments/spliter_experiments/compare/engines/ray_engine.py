@@ -116,11 +116,7 @@ class RayEngine(LocatedEngine):
 
     @contextmanager
     def persisted(
-        self,
-        source: Rows,
-        row_chunks: Sequence[int],
-        like: npt.NDArray[Any],
-        placement: Placement,
+        self, source: Rows, row_chunks: Sequence[int], like: npt.NDArray[Any], placement: Placement
     ) -> Iterator[LoadedArray]:
         """Read rows by tasks at the nodes; Ray frees them when unreferenced."""
         places = seats(len(row_chunks), self.capacities, placement)

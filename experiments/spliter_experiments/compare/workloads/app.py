@@ -34,16 +34,9 @@ Solver: TypeAlias = Callable[[Any, Any], Answer]
 
 @dataclass(frozen=True)
 class Ways:
-    """Ways of one app on one engine.
+    """Ways of one app on one engine; those in `own` exist only there.
 
-    Parameters
-    ----------
-    run : mapping of str to callable
-        The ways by name.
-    own : tuple of str
-        Names of the ways that exist only on this engine.
-    absent : callable
-        Given the engine, returns the ways that cannot run on this cluster, with the reasons.
+    Given the engine, `absent` returns the ways that cannot run on this cluster, with the reasons.
     """
 
     run: Mapping[str, Solver]
@@ -248,11 +241,7 @@ class App(Workload, Generic[ProblemT]):
         return Way(name, lambda: solvers[name](site, problem))
 
     def _ways_here(
-        self,
-        kind: EngineKind,
-        chosen: tuple[str, ...] | None,
-        engine: Engine,
-        listener: Listener,
+        self, kind: EngineKind, chosen: tuple[str, ...] | None, engine: Engine, listener: Listener
     ) -> tuple[str, ...]:
         """Drop ways that are not installed, and local processes if the workers are elsewhere."""
         absent = dict(ways_of(kind, type(self)).absent(engine))

@@ -34,18 +34,12 @@ from spliter_experiments.compare.workloads.site import Parts
 
 @dataclass(frozen=True)
 class Scheme:
-    """Variant of the cascade algorithm.
+    """Variant of the cascade algorithm; one task merges `arity` sets.
 
-    Parameters
-    ----------
-    arity : int
-        Number of sets that one task merges.
-    doubtful : bool
-        Whether a part also passes on rows near its margins, because the margins of all the data
-        differ slightly. Far fewer rows are then found missing in later iterations.
-    retrains : bool
-        Whether later iterations train each part again, together with the fed-back solution;
-        otherwise parts only return the rows that the solution lacks.
+    If `doubtful`, a part also passes on rows near its margins, because the margins of all the data
+    differ slightly: far fewer rows are then found missing in later iterations. If it `retrains`,
+    later iterations train each part again, together with the fed-back solution; otherwise parts
+    only return the rows that the solution lacks.
     """
 
     arity: int

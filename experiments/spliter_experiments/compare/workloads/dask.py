@@ -223,10 +223,7 @@ def absent(engine: DaskEngine) -> Mapping[str, str]:
 
 OWN: dict[str, dict[str, Solver]] = {
     "sum": {"dask": sum_by_dask},
-    "histogram": {
-        "dask": histogram_by_dask,
-        PARTITIONED: histogram_by_partitions,
-    },
+    "histogram": {"dask": histogram_by_dask, PARTITIONED: histogram_by_partitions},
     "kmeans": {"by-hand": by_hand, DASK_ML: by_dask_ml},
     "csvm": {"per-block-paper": cascade_of_the_paper},
     "knn": {"per-block-paper": neighbors_of_the_paper},

@@ -32,18 +32,8 @@ Make = Callable[[Points, Sequence[int]], Any]
 class Program:
     """A program, and the collection that it runs on.
 
-    Parameters
-    ----------
-    meaning : str
-        One line of the command's help.
-    make : callable
-        Makes the collection.
-    run : callable
-        Given the collection, returns the result, lazy or not.
-    tolerance : float
-        Relative difference allowed if the chunks differ.
-    needs : str
-        Module that has to be there.
+    Given the collection, `run` returns the result, lazy or not. Results of other chunks may differ
+    by the relative `tolerance`; `needs` is a module that has to be there.
     """
 
     meaning: str

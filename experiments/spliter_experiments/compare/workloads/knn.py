@@ -24,13 +24,7 @@ import typer
 
 from spliter import Partition, gather
 from spliter_apps.neighbors import NearestNeighbors
-from spliter_apps.neighbors.kernel import (
-    Candidates,
-    Tree,
-    build_tree,
-    merge_nearest,
-    nearest,
-)
+from spliter_apps.neighbors.kernel import Candidates, Tree, build_tree, merge_nearest, nearest
 from spliter_apps.neighbors.metric import Search
 from spliter_experiments.compare.baseline import Baseline
 from spliter_experiments.compare.data.arranged import hold_out

@@ -135,6 +135,10 @@ class Programs(App[Program]):
             ) from error
         return super().cases(options, listener, command)
 
+    def launch(self, options: Any, arguments: Sequence[str]) -> int | None:
+        """Programs run in this process."""
+        return None
+
     def overview(self, found: Sequence[Comparison]) -> Sequence[Grid]:
         """Return how many times as long as under ``partitioned()`` Dask takes, if several ran."""
         return [gains_grid(found)] if len(found) > 1 else []

@@ -119,19 +119,9 @@ def loaded(
 class Parts:
     """Parts of the data, each processed by one task: blocks, or chunks after a rechunk.
 
-    Parameters
-    ----------
-    engine : Engine
-        The connected engine.
-    array, labels : collection
-        The parts, and their labels or None.
-    sizes : sequence of int
-        Rows of each part.
-    queries : collection or None
-        Queries in blocks.
-    made : callable or None
-        Waits until all parts are computed and returns the seconds of that phase. Called after the
-        first tasks are submitted, so that each starts as soon as its part is computed.
+    `sizes` are the rows of each part; `queries` are in blocks of their own. `made`, called after
+    the first tasks are submitted, waits until all parts are computed and returns the seconds of
+    that phase: each task starts as soon as its part is computed.
     """
 
     engine: Engine
