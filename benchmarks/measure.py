@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from distributed import Client, LocalCluster
 
@@ -63,10 +63,12 @@ class Place:
 
 Benchmark: TypeAlias = Callable[..., Iterator[Place | list[Run] | Grid | str]]
 
+BenchmarkT = TypeVar("BenchmarkT", bound=Benchmark)
+
 BENCHMARKS: dict[str, Benchmark] = {}
 
 
-def benchmark(function: Benchmark) -> Benchmark:
+def benchmark(function: BenchmarkT) -> BenchmarkT:
     """Add a benchmark to the table of commands."""
     BENCHMARKS[function.__name__.replace("_", "-")] = function
     return function

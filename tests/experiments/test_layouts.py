@@ -24,7 +24,7 @@ from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.errors import OptionError, PeerError, WaysDisagreeError
 from spliter_experiments.harness.records import ResultsFolder
 from spliter_experiments.harness.workload import Comparison, Options, run_cases
-from spliter_experiments.layouts import peers, workload
+from spliter_experiments.layouts import peers, two_ranks, workload
 from spliter_experiments.layouts.movers import mover_of, stage_of
 from spliter_experiments.layouts.patterns import CASES, HALOS_X, HALOS_Y, SIZES, Halo, pattern_of
 from spliter_experiments.layouts.program import answer, timed
@@ -144,7 +144,7 @@ class Loopback:
 
     def Send(self, packed: Any, to: int) -> None:  # noqa: N802
         sent = packed.copy()
-        sent[-1] ^= self.damage
+        sent[-1] += self.damage  # on the way back as well
         self.mail[to].put(sent)
 
     def Recv(self, packed: Any, source: int) -> None:  # noqa: N802
@@ -154,7 +154,6 @@ class Loopback:
 def run_two_ranks(case: str, damage: bool = False) -> list[bool]:
     """Exchange in two threads; return for each rank whether its result is right."""
     mail: list[queue.Queue[Any]] = [queue.Queue(), queue.Queue()]
-    # The buffers of a case are cached, and ranks are processes.
     found = [False, False]
 
     def rank(number: int) -> None:
@@ -165,10 +164,13 @@ def run_two_ranks(case: str, damage: bool = False) -> list[bool]:
         found[number] = program.is_right()
 
     threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with pytest.MonkeyPatch.context() as patch:
+        # The buffers of a case are cached, and ranks are processes.
+        patch.setattr(two_ranks, "stage_of", stage_of.__wrapped__)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     return found
 
 
