@@ -71,7 +71,7 @@ def announced_total(partition: Partition, folder: Path) -> int:
 
 
 def slow_total(partition: Partition, seconds: float) -> int:
-    """Sum of all items, idle before each block."""
+    """Sum of all items, resting before each block."""
     result = 0
     for block in partition:
         time.sleep(seconds)
