@@ -109,18 +109,13 @@ EXTRAS = {
 }
 """What installs a package that examples import."""
 
-NOT_YET = {"how-it-works"}
-"""Pages whose first example no test runs."""
-
 FIRST = re.compile(r"\A(.*?)^```(\w+)$", re.DOTALL | re.MULTILINE)
 FENCE = re.compile(r"^```(?:python|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 IMPORT = re.compile(r"^(?:>>> |\.\.\. )? *(?:from|import) ([\w.]+(?:, *[\w.]+)*)", re.MULTILINE)
 
 
 @pytest.mark.parametrize(
-    "page",
-    sorted(page for page in (ROOT / "docs").glob("*.md") if page.stem not in NOT_YET),
-    ids=lambda page: str(page.stem),
+    "page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: str(page.stem)
 )
 def test_every_page_opens_with_an_example_that_a_test_runs(page: Path) -> None:
     opened, first = FIRST.search(page.read_text(encoding="utf-8")).groups()  # type: ignore[union-attr]
