@@ -216,6 +216,14 @@ class NeighborsTests(NeighborsPredictions):
         expected = by_distance_and_number(points, points[:3], 12)
         np.testing.assert_array_equal(ours.kneighbors(points[:3])[1], expected[1])
 
+    def test_automatic_choice_is_that_for_all_points(self) -> None:
+        # Half of the points of one place, but not of all: a tree, everywhere.
+        points = dataset("iris")[0]
+        ours = NearestNeighbors(n_neighbors=40).fit(self.collection(points, [75, 75]))
+        assert ours._forest.search.algorithm == "kd_tree"
+        ours = NearestNeighbors(n_neighbors=75).fit(self.collection(points, [75, 75]))
+        assert ours._forest.search.algorithm == "brute"
+
     # --- kinds of input ---------------------------------------------------------------------
 
     def test_data_frames(self) -> None:

@@ -324,3 +324,23 @@ def test_tiles_are_filled_across_blocks(block_rows: int, monkeypatch: pytest.Mon
     counted(sample, edges, cuts=range(block_rows, 1000, block_rows), tile_rows=128)
     assert sum(binned) == 1000
     assert len(binned) <= 9 and max(binned) <= 128
+
+
+def test_values_away_from_edges_are_not_compared_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[int] = []
+    compare = _Accumulator._compare
+
+    def counting(self: _Accumulator, axis: Any, column: Array, bins: Any) -> Any:
+        compared.append(len(column))
+        return compare(self, axis, column, bins)
+
+    monkeypatch.setattr(_Accumulator, "_compare", counting)
+    sample = np.random.default_rng(7).uniform(0.001, 0.999, (10_000, 3))
+    edges = resolve_edges(10, [(0, 1)] * 3, 3)
+    np.testing.assert_array_equal(counted(sample, edges), expected(sample, edges))
+    assert compared == []
+    sample[5000, 1] = 0.5
+    np.testing.assert_array_equal(counted(sample, edges, tile_rows=1000), expected(sample, edges))
+    assert compared == [1000]

@@ -19,8 +19,8 @@ from threadpoolctl import (
 from spliter import InvalidArgumentError, split
 from spliter_apps._data import BLOCK_ROWS
 from spliter_apps.kmeans import KMeans
-from spliter_apps.kmeans.points import Points
-from spliter_apps.kmeans.seeding import Seeder
+from spliter_apps.kmeans.points import BlockReader, Points
+from spliter_apps.kmeans.seeding import NO_ROWS, Seeder, find
 from tests.engine_collections import ListsOfBlocks, cut
 from tests.kmeans_data import dataset, heights, start
 from tests.kmeans_suite import KMeansTests
@@ -126,6 +126,26 @@ def test_points_without_weight_are_no_candidates() -> None:
 
 
 # --- what is refused -------------------------------------------------------------------------
+
+
+def test_drawing_converts_only_the_blocks_that_points_are_drawn_from() -> None:
+    converted = []
+    block_of = BlockReader.block
+
+    def counting(self: BlockReader, block: Any) -> Any:
+        converted.append(block)
+        return block_of(self, block)
+
+    blocks = [np.full((3, 2), number, np.int16) for number in range(5)]
+    (partition,) = split(blocks, partitions_per_location=1)
+    reader = BlockReader(np.dtype(np.float64), weighted=False, origin=np.zeros(2))
+    wanted = (np.array([3, 1]), np.array([1.5, 2.5]), "left", NO_ROWS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BlockReader, "block", counting)
+        found = partition.submit(find, reader, None, np.empty((0, 2)), *wanted).result()
+    assert found.points.tolist() == [[3, 3], [1, 1]]
+    assert found.rows.tolist() == [10, 5]
+    assert len(converted) == 2
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from spliter._reading.lookup import MAX_REQUESTS, Lookup, LookupAhead
 from spliter._reading.pace import MAX_DEPTH
 from spliter._reading.read_ahead import (
     WINDOW_NBYTES,
+    Fetches,
+    ReadAhead,
     _abandoned,
     wait_for_abandoned,
     window_of,
@@ -213,6 +215,27 @@ def test_fast_sources_take_no_thread() -> None:
     looked_up = local_partition([np.arange(5)] * 20).lookup(Fast(), _itself)
     assert len(list(looked_up)) == 20
     assert ran == {threading.get_ident()}
+
+
+def test_blocks_are_read_ahead_too() -> None:
+    reads: list[int] = []
+    memory = [True]
+
+    def read(number: int) -> Any:
+        time.sleep(0.003)
+        reads.append(number)
+        return np.arange(number)
+
+    fetches = Fetches(read, [8] * 12, 4, "both", lambda: memory[0])
+    blocks = ReadAhead(fetches, "both")
+    ahead = LookupAhead(blocks, Lookup(Squares(), _itself, None), [8] * 12, 2, "elsewhere")
+    assert ahead._window is blocks._window
+    assert [len(records) for _, records in ahead] == list(range(12))
+    assert sorted(reads) == list(range(12))
+    memory[0] = False
+    ahead = LookupAhead(ReadAhead(fetches), Lookup(Squares(), _itself, None), [8] * 12, 2, "both")
+    next(ahead)
+    assert not ahead._begun
 
 
 def test_no_reference_to_a_used_block_is_kept() -> None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 
 from spliter_apps.neighbors import kernel
+from spliter_apps.neighbors import tree as trees
 from spliter_apps.neighbors.inspection import stack
 from spliter_apps.neighbors.kernel import Candidates, Tree, build_tree, merge_nearest, nearest
 from spliter_apps.neighbors.metric import Search
@@ -112,6 +113,27 @@ def test_all_points_are_one(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> 
     queries = np.repeat(np.arange(6.0), 2).reshape(6, 2)
     found = nearest(tree, queries, 3)
     np.testing.assert_array_equal(found.items, np.tile([0, 1, 2], (6, 1)))
+
+
+@pytest.mark.parametrize("algorithm", ["kd_tree", "ball_tree"])
+def test_only_queries_with_a_tie_are_asked_again(
+    algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[tuple[int, int]] = []
+    query_nearest = trees.query_nearest
+
+    def counting(tree: Tree, points: Any, k: int) -> Any:
+        sizes.append((len(points), k))
+        return query_nearest(tree, points, k)
+
+    monkeypatch.setattr(kernel, "query_nearest", counting)
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.normal(size=(200, 2)), np.full((3, 2), 10.0)])
+    tree = build_tree(points, np.arange(203), Search(algorithm))
+    queries = np.concatenate([rng.normal(size=(50, 2)), np.full((7, 2), 10.0)])
+    nearest(tree, queries, 2)
+    # Seven times the same query is asked again once, for a few more.
+    assert sizes == [(57, 3), (1, 12)]
 
 
 def test_products_of_matrices_are_not_trusted() -> None:
@@ -231,6 +253,25 @@ def test_who_searches_a_k_d_tree(metric: Any, params: dict[str, Any], is_scipys:
         known = [apart.get((query, item)) for item in items.tolist()]
         assert known[:1] == found_at.tolist()[:1]
         assert all(d is None or d == f for d, f in zip(known, found_at.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        Search("kd_tree", sklearn.metrics.DistanceMetric.get_metric("euclidean")),
+        Search("ball_tree"),
+    ],
+    ids=["kd_tree", "ball_tree"],
+)
+def test_a_query_leaves_the_tree_as_it_was(search: Search) -> None:
+    points = np.random.default_rng(0).normal(size=(1000, 3))
+    tree = build_tree(points, np.arange(1000), search)
+    counted = tree.index.get_tree_stats(), tree.index.get_n_calls()
+    nearest(tree, points[:50], 3)
+    within(tree, points[:50], 0.5)
+    assert (tree.index.get_tree_stats(), tree.index.get_n_calls()) == counted
+    tree.index.query(points[:50], 3)
+    assert (tree.index.get_tree_stats(), tree.index.get_n_calls()) != counted
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

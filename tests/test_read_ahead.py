@@ -157,6 +157,20 @@ def test_reads_of_blocks_in_memory_do_not_decide() -> None:
         assert number in (0, 1, 23) or store.was_read[number + 1].wait(10)
 
 
+def test_a_loop_starts_with_the_depth_of_the_last_one() -> None:
+    store = Store([0.01] * 20)
+    list(ReadAhead(Fetches(store.read, [24] * 20, location="again")))
+    depth = window_of("again").depth
+    assert depth > 1
+    ahead = ReadAhead(Fetches(store.read, [24] * 20, location="again"))
+    first = ahead._pace.depth
+    next(ahead)
+    assert (first, len(ahead._begun) >= min(depth, 2)) == (depth, True)
+    ahead.close()
+    elsewhere = ReadAhead(Fetches(store.read, [24] * 20, location="first time"))
+    assert elsewhere._pace.depth == 0
+
+
 def test_threads_have_the_context_of_the_loop() -> None:
     variable = contextvars.ContextVar("variable", default=0)
     variable.set(1)
@@ -202,6 +216,12 @@ def test_loops_share_the_window_fairly() -> None:
     assert [window.take(20, held) for held in (0, 20, 40)] == [True, True, False]
     assert [window.take(20, held) for held in (0, 20)] == [True, True]
     assert not window.take(30, 0)
+
+
+def test_blocks_in_memory_are_not_wrapped() -> None:
+    with split([np.arange(3)] * 4, partitions_per_location=1, prefetch=4) as parts:
+        kind = parts[0].submit(lambda part: type(iter(part)._blocks)).result()
+    assert kind is not ReadAhead
 
 
 @pytest.mark.parametrize("value", [-1, 0, True, 2.0, "fast", None])
