@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +15,11 @@ from tests.conftest import ROOT, RunPython
 pytest.importorskip("distributed")
 
 from benchmarks import performance
-from benchmarks.performance import Figure, Page
+from benchmarks.performance import MOST_PATTERNS, Figure, Page
+from spliter_experiments.harness.records import Record
+from spliter_experiments.harness.runner import Measurement
+from spliter_experiments.harness.table import TO
+from tests.experiments.test_results import record
 
 pytestmark = pytest.mark.thorough
 
@@ -106,3 +112,38 @@ def test_what_is_not_measured_again_stays() -> None:
     assert text.index("### a") < text.index("### c")
     assert (page.day_of("a"), page.day_of("b")) == (dt.date(2026, 11, 21), dt.date.min)
     assert text.startswith("before") and text.endswith("after")
+
+
+def records_of(
+    engine: str, seconds: dict[tuple[str, str, float], dict[str, float]]
+) -> list[Record]:
+    """Return a record for each way at each place: (app, size, x)."""
+    return [
+        replace(record(Measurement(1, way, taken)), engine=engine, app=app, size=size, x=x)
+        for (app, size, x), ways in seconds.items()
+        for way, taken in ways.items()
+    ]
+
+
+def test_programs_have_a_row_each() -> None:
+    ways = {"dask": 3.0, "dask-rechunk": 2.0, "dask-partitioned": 1.0}
+    cases = itertools.product(["programs"], ["sum", "std"], [4.0, 48.0])
+    table = performance.table_of(records_of("dask", dict.fromkeys(cases, ways)))
+    assert table.headings == ("dask/dask-rechunk over dask-partitioned", "4", "48", "spread")
+    assert table.rows == (("std", "3/2", "3/2", "0%"), ("sum", "3/2", "3/2", "0%"))
+
+
+def test_patterns_have_a_row_each() -> None:
+    places = {
+        ("structs pack", "", 1.0): {"llvm": 1.0, "bound": 0.5, "mpich": 2.0, "openmpi": 3.0},
+        ("structs unpack", "", 2.0): {"llvm": 1.0, "bound": 1.0, "mpich": 4.0, "openmpi": 3.0},
+    }
+    few = performance.table_of(records_of("layout", places))
+    assert few.headings == ("over llvm", "bound", "mpich", "openmpi")
+    assert few.rows == (("structs", f"0.50{TO}1.00", f"2.00{TO}4.00", f"3.00{TO}3.00"),)
+    numbers = range(MOST_PATTERNS + 1)
+    many = {(f"{at} pack", "", x): ways for at in numbers for (_, _, x), ways in places.items()}
+    table = performance.table_of(records_of("layout", many))
+    assert table.headings == ("pattern", "MPI over bound", "MPI over llvm")
+    assert table.rows[0] == ("0", f"3.00{TO}4.00", f"2.00{TO}3.00")
+    assert "bound: at least as fast as MPI in 14 of 14 cases" in table.caption

@@ -161,14 +161,14 @@ def ratio_grid(runs: Sequence[Run], headings: Sequence[str], bases: Sequence[str
 def pivot_grid(runs: Sequence[Run], base: str) -> Grid:
     """Return a row for each workload: at each place, median times of the ways over the base's.
 
-    The heading has the largest spread: half of the distance of the quartiles over the median.
+    The spread is the largest of the row: half of the distance of the quartiles over the median.
     """
     ways = [way for way in dict.fromkeys(one.way for one in runs) if way != base]
     found = {(one.place, one.way, one.round): one.seconds for one in runs}
     places = list(dict.fromkeys(one.place[1] for one in runs))
-    rows, spread = [], 0.0
+    rows = []
     for name in dict.fromkeys(one.place[0] for one in runs):
-        cells = []
+        cells, spread = [], 0.0
         for x in places:
             medians = []
             for way in ways:
@@ -182,9 +182,8 @@ def pivot_grid(runs: Sequence[Run], base: str) -> Grid:
                     spread = max(spread, float((high - low) / middle / 2))
                 medians.append(f"{middle:.3g}" if ratios else NONE)
             cells.append("/".join(medians))
-        rows.append((name, *cells))
-    heading = f"{'/'.join(ways)} over {base}, ±{100 * spread:.0f}%"
-    return Grid((heading, *places), tuple(rows))
+        rows.append((name, *cells, f"{100 * spread:.0f}%"))
+    return Grid((f"{'/'.join(ways)} over {base}", *places, "spread"), tuple(rows))
 
 
 def _cell(ratios: Sequence[float]) -> str:
