@@ -81,7 +81,7 @@ SLOW = {"dask", "distributed", "matplotlib", "pandas", "sklearn", "scipy"}
 """Packages that take a second or more to import."""
 
 
-@pytest.mark.parametrize("arguments", [["-h"], ["doctor", "-h"], ["compare", "kmeans", "-h"]])
+@pytest.mark.parametrize("arguments", [["-h"], ["doctor", "-h"], ["compare", "-h"]])
 def test_a_command_imports_what_it_needs(arguments: list[str], run_python: RunPython) -> None:
     program = (
         "import sys\n"
@@ -118,7 +118,7 @@ def test_help_lists_the_ways_and_shows_the_defaults_of_each_app() -> None:
         (["--input", iris_file(150), "--columns", "width"], "no column 'width'"),
         (["--ways", "spliter,magic"], "no way 'magic'"),
         (["--sweep", "1,two"], "--sweep takes whole numbers"),
-        (["--blocks-per-core", "0"], "at least 1 block per core"),
+        (["--blocks-per-core", "0"], "--blocks-per-core must be at least 1, got 0"),
         (["--rounds", "0"], "--rounds must be at least 1"),
         (["--rows", "10"], "10 rows cannot be cut into 96 blocks"),
         (["--bins", "0"], "--bins must be at least 1"),

@@ -58,6 +58,7 @@ class ClusterOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        ClusterChoice(self.address, self.workers, self.threads)  # refuses numbers below 1
         if not 1 <= self.datasets <= MOST_DATASETS:
             raise OptionError(f"--datasets must be 1 to {MOST_DATASETS}, got {self.datasets}")
         if self.blocks_per_core < 1:
