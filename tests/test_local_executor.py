@@ -134,6 +134,16 @@ def test_waiting_tasks_take_no_thread() -> None:
     assert [future.result(WAIT) for future in waiting] == list(range(100, 110))
 
 
+def test_futures_in_containers_arrive_as_results() -> None:
+    executor = LocalExecutor(threads=1)
+    one, two = (executor.submit(int, (number,), {}) for number in (1, 2))
+    given = {"a": one, "b": 5}, [two, [one]], (one, two), one
+    found = executor.submit(lambda *args, **kwargs: (args, kwargs), given, {"named": two})
+    (mapping, listed, pair, value), named = found.result(WAIT)
+    assert (mapping, pair, value, named) == ({"a": 1, "b": 5}, (1, 2), 1, {"named": 2})
+    assert listed == [2, [one]], "one level deep"
+
+
 def test_containers_without_futures_arrive_themselves() -> None:
     given = [1, 2]
     assert LocalExecutor(1).submit(lambda value: value, (given,), {}).result(WAIT) is given
@@ -180,6 +190,14 @@ def test_a_task_may_split_and_wait_on_the_shared_pool() -> None:
 
 def rows(partition: Partition) -> int:
     return sum(map(len, partition))
+
+
+def test_an_error_reaches_those_that_depend_on_the_task() -> None:
+    executor = LocalExecutor(threads=1)
+    failed = executor.submit(operator.truediv, (1, 0), {})
+    dependent = executor.submit(operator.add, (failed, 1), {})
+    with pytest.raises(ZeroDivisionError):
+        dependent.result(WAIT)
 
 
 @pytest.mark.parametrize("given", [lambda future: future, lambda future: [future, future]])

@@ -206,6 +206,11 @@ def test_blocks_without_bytes_are_shared_out_too(nbytes: list[int]) -> None:
     assert sum(len(part.positions) for part in found) == len(nbytes)
 
 
+def test_sizes_not_blocks_are_balanced() -> None:
+    placement = Placement.of([["A"]] * 5, [400, 100, 100, 100, 100])
+    assert [part.positions.tolist() for part in plan(placement, {A: 2})] == [[0], [1, 2, 3, 4]]
+
+
 def test_the_drawing_in_the_docstring() -> None:
     placement = Placement.of([["A"], ["A"], ["A", "B"], ["B"], ["A", "B"], ["B"]], [8] * 6)
     assert described(placement, {A: 2, B: 2}) == [
