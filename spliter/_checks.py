@@ -14,20 +14,10 @@ from spliter._errors import ForkedError, InvalidArgumentError
 
 
 def check_task_function(fn: object, name: str = "a task") -> None:
-    """Reject objects that cannot run as a task.
+    """Reject objects that cannot run as a task; `name` says in the error what the function is.
 
-    Parameters
-    ----------
-    fn : object
-        The function to be submitted.
-    name : str
-        What it is, for the error.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not callable, or a call of it only makes a coroutine or generator: iterating a
-        partition reads memory and may wait, which would stop an event loop.
+    A call of a coroutine or generator function runs nothing: iterating a partition reads memory and
+    may wait, which would stop an event loop.
     """
     if not callable(fn):
         raise InvalidArgumentError(f"{name} must be a function, got {fn!r}")
@@ -60,20 +50,8 @@ def check_keywords(
 ) -> None:
     """Reject options of an engine's own functions that the function of a task does not accept.
 
-    Any other wrong keyword is left to Python, which raises ``TypeError`` in the task.
-
-    Parameters
-    ----------
-    fn : callable
-    kwargs : mapping of str to object
-        Keyword arguments of the call.
-    options : mapping of str to str
-        The options, with what takes their place.
-
-    Raises
-    ------
-    InvalidArgumentError
-        With the option and how to set it.
+    `options` has for each what takes its place. Any other wrong keyword is left to Python, which
+    raises ``TypeError`` in the task.
 
     Examples
     --------
@@ -106,21 +84,9 @@ def check_block_function(
     options: Mapping[str, str],
     filled: Collection[str],
 ) -> None:
-    """Reject parameters that an engine itself would fill in, and options that only it has.
+    """Reject options that only an engine has, and parameters that it would fill in by itself.
 
-    Parameters
-    ----------
-    fn : callable
-    kwargs : mapping of str to object
-        Keyword arguments of the call.
-    options, filled
-        As declared by the engines.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `fn` has one of the parameters that is not given by keyword, or lacks one of the options
-        that is.
+    `options` and `filled` are as the engines declare them.
     """
     check_keywords(fn, kwargs, options)
     parameters = _parameters(fn) or {}

@@ -10,11 +10,6 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 def format_bytes(nbytes: float) -> str:
     """Return a number of bytes with a binary unit.
 
-    Returns
-    -------
-    str
-        Such as ``'1.5 MiB'``.
-
     Examples
     --------
     >>> [format_bytes(nbytes) for nbytes in (0, 1023, 1536, 2**70)]
@@ -29,20 +24,7 @@ def format_bytes(nbytes: float) -> str:
 
 
 def plural(count: int, noun: str, form: str = "d") -> str:
-    """Return a count and its noun.
-
-    Parameters
-    ----------
-    count : int
-    noun : str
-        Singular; the plural ends in "s".
-    form : str
-        Format specification of the count, ``","`` for thousands separators.
-
-    Returns
-    -------
-    str
-        Such as ``'1 block'`` and ``'2 blocks'``.
+    """Return a count and its noun, whose plural ends in "s"; `form` is a format of the count.
 
     Examples
     --------
@@ -53,12 +35,7 @@ def plural(count: int, noun: str, form: str = "d") -> str:
 
 
 def describe_type(value: Any) -> str:
-    """Return the name of a value's type; for a list, also that of its first element.
-
-    Returns
-    -------
-    str
-        With the module, unless it is ``builtins``.
+    """Return the name of a value's type, with its module; of a list, that of its first element too.
 
     Examples
     --------

@@ -49,12 +49,8 @@ ITEMS: Final = f"loop over its blocks in a task: for block in partition; {COLUMN
 def missing_attribute(owner: object, name: str) -> AttributeError:
     """Return the error for an attribute that a Split or a partition does not have.
 
-    Parameters
-    ----------
-    owner : Split or Partition
-        Need not be complete: copying and unpickling look up attributes before there are any.
-    name : str
-        The attribute. Private names and protocols get no hint.
+    The owner need not be complete: copying and unpickling look up attributes before there are any.
+    Private names and protocols get no hint.
 
     Examples
     --------
@@ -77,12 +73,7 @@ def missing_attribute(owner: object, name: str) -> AttributeError:
 
 
 def check_no_keywords(function: str, keywords: Iterable[str]) -> None:
-    """Raise if a function was called with keywords that it does not have.
-
-    Raises
-    ------
-    TypeError
-        With a hint for those of Dask's functions.
+    """Raise `TypeError` for keywords that a function does not have, with a hint for Dask's.
 
     Examples
     --------
@@ -106,13 +97,7 @@ READERS: Final = {
 
 
 def is_in_memory(value: Any) -> bool:
-    """Return whether a value is a single NumPy, pandas or SciPy object in memory.
-
-    Parameters
-    ----------
-    value : object
-        Anything. Memory maps do not count.
-    """
+    """Return whether a value is a NumPy, pandas or SciPy object in memory; memory maps are not."""
     packages = {base.__module__.partition(".")[0] for base in type(value).__mro__}
     return type(value).__name__ != "memmap" and not packages.isdisjoint(
         {"numpy", "pandas", "scipy"}
@@ -125,15 +110,7 @@ def is_frame(value: Any) -> bool:
 
 
 def explain_not_a_collection(value: Any, backends: Sequence[str]) -> str:
-    """Return the error message for a value that no backend can split.
-
-    Parameters
-    ----------
-    value : object
-        The argument of ``split``.
-    backends : sequence of str
-        Names of the backends that were tried.
-    """
+    """Return the error for a value that none of these backends can split."""
     name = describe_type(value)
     if isinstance(value, str | os.PathLike):
         return _explain_file(os.fspath(value))
@@ -177,21 +154,8 @@ def check_aligned_arguments(
 ) -> None:
     """Reject positional arguments of ``split`` that cannot be aligned with a collection.
 
-    Parameters
-    ----------
-    recognises : callable
-        ``recognises`` of the collection's locator; values that it accepts are not refused.
-    collection : object
-        The collection being split.
-    aligned : sequence of object
-        The other positional arguments.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If one is an option of ``split`` passed without its keyword.
-    UnsupportedCollectionError
-        If one is a single array or table in memory.
+    Options without their keyword, and single arrays or tables in memory; none that the collection's
+    locator `recognises`.
     """
     for number, value in enumerate(aligned, start=1):
         if recognises(value):

@@ -1,4 +1,4 @@
-"""``split``: find the backend of a collection, open its blocks and return a Split."""
+"""``split``: find the backend of a collection, open its blocks, return a Split (``_split.py``)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any, Never
 
 from spliter._errors import InvalidArgumentError
 from spliter._hints import check_aligned_arguments, check_no_keywords
-from spliter._planning.planner import check_partitions_per_location
-from spliter._planning.reuse import Materialize, check_materialize
-from spliter._planning.schedule import AUTO, Schedule, parse_schedule
+from spliter._plan import Plan
+from spliter._planning.options import SplitOptions
+from spliter._planning.reuse import Materialize
+from spliter._planning.schedule import Schedule, parse_schedule
 from spliter._reading.pace import Prefetch, check_prefetch
 from spliter._split import Split
 from spliter.backend.registry import load, locator_for
@@ -119,20 +120,7 @@ def split(
     np.int64(36)
     """
     check_no_keywords("split", others)
-    check_partitions_per_location(partitions_per_location)
-    chosen = parse_schedule(schedule)
-    if chosen is not None and partitions_per_location is not None:
-        raise InvalidArgumentError(
-            "a schedule decides how many partitions a location gets; pass schedule or "
-            "partitions_per_location, not both"
-        )
-    check_materialize(materialize)
-    _check_steal(steal, chosen, materialize)
-    if chosen is not None and chosen.kind == AUTO and (steal or materialize is not False):
-        raise InvalidArgumentError(
-            "schedule AUTO measures the blocks that each core has taken, so it does not go with "
-            'materialize or steal; pass another schedule, such as "FAC2"'
-        )
+    options = SplitOptions(partitions_per_location, parse_schedule(schedule), steal, materialize)
     _check_persist(persist)
     check_prefetch(prefetch)
     locator = locator_for(collection, backend)
@@ -146,22 +134,7 @@ def split(
     blocks.prefetch = prefetch
     foreign = load(backend).executor if backend is not None else None
     executor = foreign(blocks) if foreign is not None else blocks.executor
-    return Split(blocks, executor, partitions_per_location, materialize, chosen, steal)
-
-
-def _check_steal(value: object, schedule: Schedule | None, materialize: Materialize) -> None:
-    if not isinstance(value, bool):
-        raise InvalidArgumentError(f"steal must be True or False, got {value!r}")
-    if value and schedule is None:
-        raise InvalidArgumentError(
-            "steal=True needs small partitions to move; pass a schedule as well, such as "
-            'schedule="FAC2"'
-        )
-    if value and materialize is not False:
-        raise InvalidArgumentError(
-            "steal=True does not go with materialize, as a partition is materialized at one "
-            "location; leave one of them out"
-        )
+    return Split(Plan(blocks, executor, options))
 
 
 def _check_persist(value: object) -> None:

@@ -1,47 +1,32 @@
-"""``Split``: run functions on all partitions of a collection, and combine what they return."""
+"""``Split``: the partitions of a collection, as a sequence with methods that run on all of them.
+
+``spliter.split``, which makes one, is in ``_open.py``. A Split holds a :class:`spliter._plan.Plan`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
 import numpy.typing as npt
 
-from spliter._checks import check_block_function, check_task_function
-from spliter._errors import InvalidArgumentError
+from spliter._format import plural
+from spliter._hints import COLUMNS, FN, missing_attribute
 from spliter._partition import Partition
+from spliter._plan import Plan
 from spliter._planning.grid import BlockGrid
 from spliter._planning.planner import Location
-from spliter._planning.take import Rows, check_items, plan_rows
-from spliter._reading.columns import check_columns
-from spliter._reading.concatenate import concatenate
-from spliter._reading.kinds import unwrap_dataset, wrap_datasets
-from spliter._reading.rows import take_rows
-from spliter._running.per_block import (
-    RowCounts,
-    check_rows_option,
-    map_over,
-    names_of_block,
-    names_of_first,
-    pick,
-    place_results,
-    result_chunks,
-)
-from spliter._running.results import check_may_wait, reduce
-from spliter._running.team import Queues, Team, check_queues, team_size
-from spliter._running.template import HINT, Template
-from spliter._snapshot import Snapshot
-from spliter.backend.executor import ResultBlocks
-from spliter.backend.registry import options_of_blocks
+from spliter._planning.reuse import Materialization
+from spliter._running.per_block import RowCounts, assemble, map_blocks
+from spliter._running.results import check_may_wait
+from spliter._running.take import take
+from spliter._running.team import Queues, map_reduce
+from spliter.backend.blocks import Movement
+from spliter.html import split_html
 from spliter.metrics import Metrics, report
 
 
-def _first_block(partitions: Iterable[Partition]) -> int:
-    """Return the position of the first block of some partitions in their collection."""
-    return min(int(partition.indexes.positions[0]) for partition in partitions)
-
-
-class Split(Snapshot):
+class Split(Sequence[Partition]):
     """The partitions of a collection: a reusable sequence that keeps the blocks alive.
 
     A Split is a snapshot of where the blocks were. Results stay correct if the engine moves
@@ -52,6 +37,33 @@ class Split(Snapshot):
 
     Use it as a context manager, or call :meth:`close`, to release the blocks early.
     """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def __len__(self) -> int:
+        """Return the number of partitions."""
+        return len(self._plan.partitions)
+
+    @overload
+    def __getitem__(self, index: int) -> Partition: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Partition]: ...
+    def __getitem__(self, index: int | slice) -> Partition | list[Partition]:
+        """Return one partition, or a list of them for a slice."""
+        self._plan.check_open()
+        if not isinstance(index, slice) and not hasattr(index, "__index__"):
+            raise TypeError(
+                f"indices of a Split are ints or slices, not {type(index).__name__}; {COLUMNS}"
+            )
+        return self._plan.partitions[index]
+
+    def __iter__(self) -> Iterator[Partition]:
+        """Iterate over the partitions; plans again if a task found blocks moved.
+
+        With schedule AUTO also if measured seconds promise a shorter pass.
+        """
+        return iter(self._plan.begin_pass())
 
     def map(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
         """Submit ``fn(partition, *args, **kwargs)`` for every partition.
@@ -129,26 +141,7 @@ class Split(Snapshot):
         >>> float(parts.map_reduce(lambda part: sum(map(np.sum, part)), operator.add).result())
         5.0
         """
-        check_task_function(fn)
-        check_task_function(combine, "combine, the second argument of map_reduce,")
-        check_queues(queues)
-        here: dict[Location, list[Partition]] = {}
-        for partition in self:
-            here.setdefault(partition.location, []).append(partition)
-        sizes = {
-            location: team_size(threads, location, self._capacities[location])
-            for location in sorted(here, key=lambda location: _first_block(here[location]))
-        }
-        futures = [
-            self._executor.submit_team(
-                Team(fn, combine, size, queues, len(here[location])),
-                (*here[location], *args),
-                location,
-                size,
-            )
-            for location, size in sizes.items()
-        ]
-        return reduce(combine, futures)
+        return map_reduce(self._plan, fn, combine, args, threads, queues)
 
     def take(self, indices: Any, columns: Sequence[Hashable] | None = None) -> Any:
         """Return rows of the collection by their global index.
@@ -194,52 +187,7 @@ class Split(Snapshot):
         >>> split([np.arange(3), np.arange(10, 15)]).take([7, 0, -1])
         array([14,  0, 14])
         """
-        selected = check_columns(columns)
-        check_may_wait(self._executor)
-        self.resolve_item_indexes()
-        items = check_items(indices, int(self._grid.row_counts.sum()))
-        self._follow_drift()
-        partitions = self[:]  # an iteration would count as a pass
-        partitions[0].indexes.check_whole_rows("read by rows")
-        rows, order = plan_rows(self._grid, [each.indexes.positions for each in partitions], items)
-        answers = [
-            partitions[number].submit(pick, some, selected)
-            for number, some in (rows or {0: Rows(items, items)}).items()
-        ]
-        found = concatenate(wrap_datasets(self._executor.gather(answers), self._grid.dim))
-        return unwrap_dataset(take_rows(found, order))
-
-    def metrics(self) -> Metrics:
-        """Return what the last pass took: seconds, CPU seconds and waiting of each partition.
-
-        Measured where the partitions are iterated over, from the request of the first block to the
-        end of the loop; collected with one small task per location. Wait for the tasks of the pass
-        first. A task that calls :meth:`Partition.materialize` in place of a loop is not measured.
-
-        Returns
-        -------
-        Metrics
-            Table with a row for each location, and a hint if threads wait for the interpreter lock;
-            a sequence of :class:`PartitionMetrics`.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If called on the engine's event loop, which must not wait.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from spliter import gather, split
-        >>> parts = split([np.ones(3), np.ones(2)], partitions_per_location=2)
-        >>> gather(parts.map(lambda part: sum(len(block) for block in part)))
-        [3, 2]
-        >>> [one.blocks for one in parts.metrics()]
-        [1, 1]
-        """
-        self._check_open()
-        check_may_wait(self._executor)
-        return report(self._partitions, self._passes(), self._capacities)
+        return take(self._plan, indices, columns)
 
     def map_blocks(
         self,
@@ -307,37 +255,9 @@ class Split(Snapshot):
         >>> split([np.arange(2), np.arange(3)]).map_blocks(np.square)
         [array([0, 1]), array([0, 1, 4])]
         """
-        self._check_open()
-        check_rows_option(rows)
-        check_block_function(fn, kwargs, *options_of_blocks())
-        # To read a stored block takes time, and it has no columns with names.
-        needs_example = (dtype is None and meta is None) or not self._blocks.stored
-        example = self._blocks.example() if needs_example else None
-        axes = self._grid.cut_axes
-        template = Template.given(dtype, trailing_shape, meta, axes, example)
-        if template is None:
-            if example is None:
-                raise InvalidArgumentError(
-                    f"map_blocks cannot infer what the function returns for this collection; {HINT}"
-                )
-            template = Template.infer(fn, example, args, kwargs, axes)
-        partitions = list(self)
-        names = self._names(partitions) if example is None else names_of_block(example)
-        divisions = self._blocks.divisions if template.keeps_index else None
-        results = []
-        for partition in partitions:
-            bounds = divisions and [
-                divisions[at : at + 2] for at in partition.indexes.positions.tolist()
-            ]
-            task = (map_over, template, names, bounds, rows, fn)
-            results.append((partition, partition.submit(*task, *args, **kwargs)))
-        return self._assemble(results, template, None, rows, divisions)
-
-    def _names(self, partitions: Sequence[Partition]) -> Any:
-        """Return the future of the columns of the first block, None where no task needs it."""
-        if not self._blocks.may_have_columns or self._grid.cut_axes > 1 or len(partitions) < 2:
-            return None
-        return min(partitions, key=lambda one: _first_block([one])).submit(names_of_first)
+        self._plan.check_open()
+        result = dtype, trailing_shape, meta
+        return map_blocks(self._plan, fn, args, kwargs, result, rows)
 
     def assemble(
         self,
@@ -379,21 +299,142 @@ class Split(Snapshot):
             If the partitions are not those of one iteration, `rows` is none of its values, or
             neither `dtype` nor `meta` is given.
         """
-        template = Template.given(dtype, trailing_shape, meta, self._grid.cut_axes, None)
-        if template is None:
-            raise InvalidArgumentError(f"assemble() needs the type of the blocks; {HINT}")
-        return self._assemble(results, template, output, rows, None)
+        return assemble(self._plan, results, (dtype, trailing_shape, meta), output, rows)
 
-    def _assemble(
-        self,
-        results: Iterable[tuple[Partition, Any]],
-        template: Template,
-        output: int | None,
-        rows: RowCounts,
-        divisions: Sequence[Any] | None,
-    ) -> Any:
-        self._check_open()
-        grid = BlockGrid(result_chunks(self._grid, template, rows))
-        placed = place_results(self._grid, results)
-        made = ResultBlocks(grid, template.dtype, output, template.meta, divisions)
-        return self._executor.assemble(placed, made)
+    def metrics(self) -> Metrics:
+        """Return what the last pass took: seconds, CPU seconds and waiting of each partition.
+
+        Measured where the partitions are iterated over, from the request of the first block to the
+        end of the loop; collected with one small task per location. Wait for the tasks of the pass
+        first. A task that calls :meth:`Partition.materialize` in place of a loop is not measured.
+
+        Returns
+        -------
+        Metrics
+            Table with a row for each location, and a hint if threads wait for the interpreter lock;
+            a sequence of :class:`PartitionMetrics`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If called on the engine's event loop, which must not wait.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from spliter import gather, split
+        >>> parts = split([np.ones(3), np.ones(2)], partitions_per_location=2)
+        >>> gather(parts.map(lambda part: sum(len(block) for block in part)))
+        [3, 2]
+        >>> [one.blocks for one in parts.metrics()]
+        [1, 1]
+        """
+        self._plan.check_open()
+        check_may_wait(self._plan.executor)
+        return report(self._plan.partitions, self._plan.passes(), self._plan.capacities)
+
+    @property
+    def materialization(self) -> Materialization:
+        """Whether partitions are materialized, from which pass on, and why."""
+        return self._plan.materialization
+
+    @property
+    def ncollections(self) -> int:
+        """Number of collections split together."""
+        return len(self._plan.blocks.grids)
+
+    @property
+    def locations(self) -> tuple[Location, ...]:
+        """The locations that have partitions, sorted."""
+        return self._plan.locations
+
+    @property
+    def nblocks(self) -> int:
+        """Number of blocks of the collection."""
+        return self._plan.grid.nblocks
+
+    @property
+    def nbytes(self) -> int:
+        """Total bytes of the blocks of the (first) collection, as far as known."""
+        return self._plan.nbytes
+
+    @property
+    def grid(self) -> BlockGrid:
+        """The block grid of the (first) collection."""
+        return self._plan.grid
+
+    @property
+    def moved(self) -> Movement:
+        """Blocks transferred over the network for this Split."""
+        return self._plan.blocks.moved()
+
+    def refresh(self) -> None:
+        """Locate the blocks again and plan anew if they have moved.
+
+        Happens automatically at the start of an iteration after a task found blocks moved.
+
+        Raises
+        ------
+        BlockLostError
+            If blocks are lost.
+        """
+        self._plan.check_open()
+        self._plan.renew("refresh")
+
+    def resolve_item_indexes(self) -> None:
+        """Count the rows of blocks of unknown size, so that all partitions know item indexes.
+
+        Costs one task per partition the first time, nothing if sizes are known.
+
+        Raises
+        ------
+        UnknownItemIndexError
+            If called on the engine's event loop, which must not wait.
+        """
+        self._plan.number_items()
+
+    def close(self) -> None:
+        """Release the blocks; further use of the partitions is an error. Idempotent."""
+        self._plan.close()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the Split."""
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        """Reject pickling: only partitions are sent to tasks.
+
+        Engines turn the error into a ``TaskNotSerializableError`` that names the variable.
+        """
+        raise TypeError("a Split cannot be pickled; pass its partitions to tasks instead")
+
+    def __dask_tokenize__(self) -> NoReturn:
+        """Reject Dask's own functions, such as ``client.map(fn, parts)``, which would pickle it."""
+        raise TypeError(
+            f"Dask's own functions take no Split, as they start tasks at any worker; start {FN}"
+        )
+
+    if not TYPE_CHECKING:  # so that type checkers reject unknown attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise `AttributeError`, with a hint for names of Dask."""
+            raise missing_attribute(self, name)
+
+    def __repr__(self) -> str:
+        """Return the numbers of partitions, locations and blocks, and the size."""
+        if self._plan.is_closed:
+            return "<Split: closed>"
+        if self._plan.executor.is_closed:
+            return f"<Split: {self.nblocks} blocks, not usable: the client was closed>"
+        return (
+            f"<Split: {plural(len(self), 'partition')} at "
+            f"{plural(len(self.locations), 'location')}, {plural(self.nblocks, 'block')}, "
+            f"{self.nbytes} bytes{self._plan}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return split_html(self, str(self._plan), self._plan.blocks.spread_advice)

@@ -90,10 +90,13 @@ def task(fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
                 f"{sorted(locations)}; pass futures of the others' results instead"
             )
         for partition in found:
-            partition._check_open()
+            partition._opened()
         check_keywords(fn, kwargs, options_of_tasks())
+        dispatch = found[0]._dispatch
+        assert dispatch is not None
         # Send the wrapper: it is importable under the function's name, the function is not.
-        return found[0]._submit_call(submit_or_call, args, {**kwargs, **decorator_kwargs})
+        given = args, {**kwargs, **decorator_kwargs}
+        return dispatch.submit(submit_or_call, *given, is_alone=len(partitions) == 1)
 
     return submit_or_call
 

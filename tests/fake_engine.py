@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from spliter import BlockGrid, Location, Movement, Split
+from spliter._plan import Plan
+from spliter._planning.options import SplitOptions
 from spliter.backend import Blocks, BlockSource, Placement, PlannedPartition, concatenate
 from spliter_backends.local import LocalExecutor
 
@@ -128,4 +130,5 @@ def fake_split(
     """Split blocks of `nbytes` each, held at the given locations (``"AB"`` is at A and at B)."""
     blocks, executor = FakeBlocks(values, holders, *grids, nbytes=nbytes), FakeExecutor()
     executor.free = free or {}
-    return Split(blocks, executor, partitions_per_location, materialize), blocks, executor
+    options = SplitOptions(partitions_per_location, materialize=materialize)
+    return Split(Plan(blocks, executor, options)), blocks, executor

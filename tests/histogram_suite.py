@@ -204,7 +204,7 @@ class HistogramTests(EngineCollections):
         submitted: list[Partition] = []
 
         with split(self.collection(points(), [3] * 30), partitions_per_location=1) as parts:
-            executor: Any = type(parts[0]._executor)
+            executor: Any = type(parts[0].executor)
             submit = executor.submit
 
             def counting(self: Any, fn: Any, args: Any, *more: Any, **options: Any) -> Any:

@@ -26,6 +26,8 @@ from spliter import (
     gather,
     split,
 )
+from spliter._plan import Plan
+from spliter._planning.options import SplitOptions
 from spliter.testing import index_encoded_array, index_encoded_block
 from spliter_backends._shared import readable as local_blocks
 from spliter_backends.local import LocalExecutor, LocalLocator
@@ -95,7 +97,7 @@ def test_partitions_are_as_many_as_threads() -> None:
     executor = LocalExecutor(threads=3)
     locator = LocalLocator(executor)
     opened = locator.open([blocks])
-    assert len(Split(opened, opened.executor, None)) == 3
+    assert len(Split(Plan(opened, opened.executor, SplitOptions()))) == 3
     assert len(split(blocks)) == LocalExecutor().threads
 
 
@@ -259,7 +261,7 @@ def test_sizes_that_dask_does_not_know_are_looked_up() -> None:
     values = da.arange(10, chunks=4)
     parts = split(persisted(values[values % 3 == 0]))
     assert parts.grid.chunks == ((2, 1, 1),)
-    assert parts[0].has_known_items
+    assert parts[0].shape[0] is not None
 
 
 def test_sizes_in_several_columns_are_looked_up_once_per_row_of_blocks() -> None:

@@ -24,6 +24,8 @@ from spliter import (
     reduce,
     split,
 )
+from spliter._plan import Plan
+from spliter._planning.options import SplitOptions
 from spliter_backends.local import LocalExecutor, LocalLocator
 
 WAIT = 30
@@ -59,7 +61,7 @@ def test_tasks_submitted_before_closing_still_have_their_blocks() -> None:
     locator = LocalLocator(executor)
     go = threading.Event()
     executor.submit(go.wait, (WAIT,), {})
-    with Split(locator.open([[[1, 2], [3]]]), executor, 1) as parts:
+    with Split(Plan(locator.open([[[1, 2], [3]]]), executor, SplitOptions(1))) as parts:
         (future,) = parts.map(list)
     go.set()
     assert future.result(WAIT) == [[1, 2], [3]]

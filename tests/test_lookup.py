@@ -404,7 +404,7 @@ def test_splits_that_are_closed_during_a_lookup(prefetch: Any) -> None:
     closed.set()
     error = future.exception(30)
     assert isinstance(error, SplitClosedError) or future.result() == sum(n**2 for n in range(20))
-    wait_for_abandoned(parts._token)
+    wait_for_abandoned(parts._plan.token)
     assert (window.nbytes, window.loops, source.running, len(_abandoned)) == (0, 0, 0, 0)
 
 

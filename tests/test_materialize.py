@@ -11,7 +11,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spliter import BlockGrid, InvalidArgumentError, Location, Materialization, Partition, split
+from spliter import (
+    BlockGrid,
+    InvalidArgumentError,
+    Location,
+    Materialization,
+    Partition,
+    Split,
+    split,
+)
+from spliter._plan import Plan
+from spliter._planning.options import SplitOptions
 from spliter_backends._shared.machine import available_memory
 from spliter_backends.local import LocalExecutor
 from tests.fake_engine import fake_split
@@ -111,9 +121,9 @@ def test_sizes_are_asked_for_to_decide() -> None:
 
 
 def test_sizes_are_not_asked_for_on_an_event_loop() -> None:
-    parts, _, executor = fake_split([np.zeros(3)] * 4, "AABB", BlockGrid.of_unknown_sizes(4))
+    _, blocks, executor = fake_split([np.zeros(3)] * 4, "AABB", BlockGrid.of_unknown_sizes(4))
     executor.may_block = False
-    again = type(parts)(parts._blocks, executor, 1, "auto")
+    again = Split(Plan(blocks, executor, SplitOptions(1, materialize="auto")))
     assert str(again.materialization) == "not materialized (unknown number of rows per block)"
     executor.may_block = True
     again.resolve_item_indexes()

@@ -25,6 +25,7 @@ from hypothesis import given, settings
 from spliter import BlockGrid, InvalidArgumentError, Location, Partition, split
 from spliter._planning.grid import BlockIndexes
 from spliter._reading.pace import FOLLOWING, MAX_DEPTH
+from spliter._reading.partition_blocks import PartitionBlocks
 from spliter._reading.read_ahead import (
     MAX_THREADS,
     WINDOW_NBYTES,
@@ -276,10 +277,12 @@ def stored_partitions(store: Store, size: int) -> list[Partition]:
     grid = BlockGrid(((3,) * 12,))
     return [
         Partition(
-            Location("here"),
-            BlockIndexes.of(grid, np.arange(first, first + size)),
-            np.full(size, 24),
-            StoredSource(store, range(first, first + size)),
+            PartitionBlocks(
+                Location("here"),
+                BlockIndexes.of(grid, np.arange(first, first + size)),
+                np.full(size, 24),
+                StoredSource(store, range(first, first + size)),
+            )
         )
         for first in range(0, 12, size)
     ]
@@ -293,7 +296,7 @@ def test_a_team_reads_ahead_into_the_next_partitions(size: int) -> None:
 
     def total(part: Partition) -> int:
         found = sum(int(block[0]) for block in part)
-        later = [one._begun for one in parts if one._begun is not None]
+        later = [begun for one in parts if (begun := one._blocks.begun) is not None]
         ahead.append(sum(len(one._begun) for one in later))
         return found
 

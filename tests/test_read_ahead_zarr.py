@@ -128,7 +128,7 @@ def test_a_split_that_is_closed_during_a_loop(far: Any) -> None:
     closed.set()
     with contextlib.suppress(SplitClosedError):
         assert future.result(WAIT) == TOTAL
-    wait_for_abandoned(parts._token)
+    wait_for_abandoned(parts._plan.token)
     assert (window.nbytes, window.loops) == (0, 0)
     assert not _abandoned
 

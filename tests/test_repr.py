@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from spliter import BlockGrid, Split, split
+from spliter._plan import Plan
+from spliter._planning.options import SplitOptions
 from spliter.html._block_map import block_map, colour
 from tests.fake_engine import fake_split
 
@@ -76,7 +78,7 @@ def test_a_location_with_most_blocks_is_pointed_out() -> None:
     assert "9 of 10 blocks are at one location, A" in crowded._repr_html_()
     assert "at one location" not in spread_over(5, 4)._repr_html_()
     assert "at one location" not in spread_over(3)._repr_html_()
-    crowded._blocks.spread_advice = "Use <b>force</b>."
+    crowded._plan.blocks.spread_advice = "Use <b>force</b>."
     assert "Use &lt;b&gt;force&lt;/b&gt;." in crowded._repr_html_()
 
 
@@ -91,7 +93,7 @@ def test_blocks_of_unknown_size_are_said_to_be_that() -> None:
     placement = blocks.locate()
     placement.nbytes[:] = 0
     blocks.locate = lambda: placement  # type: ignore[method-assign]
-    shown = Split(blocks, parts._executor, None)._repr_html_()
+    shown = Split(Plan(blocks, parts._plan.executor, SplitOptions()))._repr_html_()
     assert "sizes not known" in shown
     assert "not known in bytes, 1.00 in blocks" in shown
 

@@ -86,13 +86,13 @@ def test_a_pass_of_which_a_part_is_unknown_changes_nothing(parts: Split) -> None
 def test_checked_ever_more_rarely(parts: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[int] = []
     checks: list[int] = []
-    collect: Callable[[], list[Pass]] = parts._passes
+    collect: Callable[[], list[Pass]] = parts._plan.passes
 
     def count() -> list[Pass]:
         checks.append(runs[-1])
         return collect()
 
-    monkeypatch.setattr(parts, "_passes", count)
+    monkeypatch.setattr(parts._plan, "passes", count)
     for run in range(20):
         runs.append(run)
         list(parts)

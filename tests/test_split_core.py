@@ -113,7 +113,6 @@ def test_known_sizes_number_the_items_without_a_task() -> None:
 def test_unknown_sizes_are_asked_for_once_per_split() -> None:
     parts, _, executor = fake_split(VALUES, ["A", "B", "A", "B"], UNKNOWN)
     assert [partition.shape for partition in parts] == [(None,)] * 2
-    assert not parts[0].has_known_items
     for partition in parts:
         items = [item for (index,) in partition.get_indexes() for item in VALUES[index]]
         assert partition.get_item_indexes().tolist() == items
@@ -135,7 +134,7 @@ def test_partitions_made_after_sizes_are_known_know_them() -> None:
     parts.resolve_item_indexes()
     blocks.holders = [["A"]] * 4
     parts.refresh()
-    assert parts[0].has_known_items
+    assert parts[0].shape == (6,)
 
 
 def test_resolved_sizes_travel_with_the_partition() -> None:

@@ -18,10 +18,7 @@ USUAL_NBYTES: Final = 2**20
 def cache_nbytes(caches: Path = CACHES) -> int:
     """Return the bytes of the level-2 cache for each CPU that shares it.
 
-    Parameters
-    ----------
-    caches : Path
-        Folder in the format of Linux's sysfs.
+    `caches` is a folder in the format of Linux's sysfs.
     """
     for cache in sorted(caches.glob("index*")):
         try:

@@ -33,20 +33,9 @@ def _compiler() -> Any:
 
 
 def compile_function(module: str, name: str) -> tuple[int, Any]:
-    """Compile a function that may call the C library.
+    """Compile a function of a module in LLVM's language; return its address, and the code's owner.
 
-    Parameters
-    ----------
-    module : str
-        In LLVM's intermediate language.
-    name : str
-        Name of the function in it.
-
-    Returns
-    -------
-    address : int
-    code : object
-        Owner of the machine code, whose memory is freed with it.
+    It may call the C library.
     """
     from llvmlite import binding
 

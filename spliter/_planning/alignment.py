@@ -10,19 +10,10 @@ from spliter._planning.grid import UNKNOWN, BlockGrid
 
 
 def check_aligned(grids: Sequence[BlockGrid]) -> None:
-    """Reject collections that are not blocked alike along axis 0.
+    """Raise `AlignmentError` for collections that are not blocked alike along axis 0.
 
-    Parameters
-    ----------
-    grids : sequence of BlockGrid
-        The first grid is that of the collection being split. The others may have more axes,
-        with one block along each of them.
-
-    Raises
-    ------
-    AlignmentError
-        With both blockings, where they differ. Unknown sizes are compared later, when the
-        blocks are read.
+    The first grid is that of the collection being split. The others may have more axes, with one
+    block along each. Unknown sizes are compared later, when the blocks are read.
     """
     first = grids[0]
     for number, other in enumerate(grids[1:], start=1):

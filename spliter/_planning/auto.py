@@ -21,15 +21,7 @@ Seconds: TypeAlias = npt.NDArray[np.float64]
 
 
 def seconds_of_blocks(passes: Iterable[Pass], nblocks: int) -> Seconds | None:
-    """Return the seconds that each block of a collection took; None unless all were measured.
-
-    Parameters
-    ----------
-    passes : iterable of Pass
-        The last pass over each partition.
-    nblocks : int
-        Blocks of the collection.
-    """
+    """Return the seconds that each block took in the last passes; None unless all were measured."""
     seconds = np.full(nblocks, np.nan)
     for one in passes:
         if one.is_whole:
@@ -40,16 +32,9 @@ def seconds_of_blocks(passes: Iterable[Pass], nblocks: int) -> Seconds | None:
 def promises_gain(
     planned: Iterable[PlannedPartition], seconds: Seconds, passes: Sequence[Pass]
 ) -> bool:
-    """Return whether a plan promises a shorter pass than the last one.
+    """Return whether a plan promises a shorter pass than the last one, by the seconds of blocks.
 
-    Parameters
-    ----------
-    planned : iterable of PlannedPartition
-        The plan: at most one partition for each core.
-    seconds : ndarray of shape (nblocks,)
-        Seconds that each block took.
-    passes : sequence of Pass
-        The last pass over each partition of the present plan.
+    It has at most one partition for each core. `passes` are those over the present plan.
     """
     promised = max(float(seconds[part.positions].sum()) for part in planned)
     of_location: dict[Location | None, list[Pass]] = {}

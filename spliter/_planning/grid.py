@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spliter._errors import InvalidArgumentError
+from spliter._errors import InvalidArgumentError, UnknownItemIndexError
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
@@ -280,10 +280,24 @@ class BlockIndexes:
                 "parts of rows; rechunk the collection to one block along every axis but the first"
             )
 
+    def blocks(self) -> list[tuple[int, ...]]:
+        """Return the block index of each block."""
+        return block_indexes(self.grid_shape, self.positions)
+
     def rows(self) -> IntArray:
-        """Return the numbers of all rows, block by block; their counts must be known."""
+        """Return the numbers of all rows, block by block.
+
+        Raises
+        ------
+        UnknownItemIndexError
+            If their counts are unknown.
+        """
         starts, counts = self.item_starts, self.item_counts
-        assert starts is not None and counts is not None
+        if starts is None or counts is None:
+            raise UnknownItemIndexError(
+                "rows cannot be numbered, because the sizes of the blocks are unknown; call "
+                "split.resolve_item_indexes() on the client before submitting tasks"
+            )
         ends = np.cumsum(counts)
         # Row numbers are consecutive within a block and jump to the next block's start.
         jumps = np.repeat(starts - (ends - counts), counts)

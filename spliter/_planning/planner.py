@@ -142,13 +142,6 @@ def choose_holders(placement: Placement, capacities: Mapping[Location, int]) -> 
     holder with the fewest bytes per core so far; ties go to the location that sorts
     first, which makes the result deterministic.
 
-    Parameters
-    ----------
-    placement : Placement
-        Where the blocks are.
-    capacities : mapping of Location to int
-        Cores of each location; at least 1 each.
-
     Returns
     -------
     ndarray of int64, shape (nblocks,)
@@ -372,17 +365,6 @@ def _in_order(
 
 
 def check_partitions_per_location(value: object) -> None:
-    """Reject anything but ``None`` or a whole number of at least 1.
-
-    Parameters
-    ----------
-    value : object
-        The caller's ``partitions_per_location``.
-
-    Raises
-    ------
-    InvalidArgumentError
-        For any other value.
-    """
+    """Reject anything but ``None`` or a whole number of at least 1."""
     if value is not None:
         check_count("partitions_per_location", value, instead="None (one per core) or ")

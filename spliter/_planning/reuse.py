@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from spliter._errors import InvalidArgumentError
 from spliter._planning.grid import BlockGrid
@@ -69,30 +69,17 @@ class Materialization:
         return self.from_pass is not None and number >= self.from_pass
 
 
-def check_materialize(value: object) -> None:
-    """Reject values other than ``True``, ``False`` and ``"auto"``.
+NOT_MATERIALIZED: Final = Materialization(None, "not requested")
 
-    Raises
-    ------
-    InvalidArgumentError
-        For any other value.
-    """
+
+def check_materialize(value: object) -> None:
+    """Reject values other than ``True``, ``False`` and ``"auto"``."""
     if not (isinstance(value, bool) or value == "auto"):
         raise InvalidArgumentError(f'materialize must be True, False or "auto", got {value!r}')
 
 
 def passes_to_pay(block_nbytes: float) -> int:
-    """Return the number of passes after which concatenating the blocks breaks even.
-
-    Parameters
-    ----------
-    block_nbytes : float
-        Mean bytes per block.
-
-    Returns
-    -------
-    int
-        1 if the first pass is already faster with the copy.
+    """Return the number of passes after which concatenating blocks of so many bytes breaks even.
 
     Examples
     --------
@@ -113,10 +100,6 @@ def decide(
 
     Parameters
     ----------
-    materialize : bool or "auto"
-        The argument of ``split``.
-    grid : BlockGrid
-        Grid of the collection being split.
     nbytes : mapping of Location to int
         Bytes of the blocks at each location.
     blocks_per_partition : int
@@ -148,7 +131,7 @@ def decide(
             )
         return Materialization(1, "requested")
     if materialize is False:
-        return Materialization(None, "not requested")
+        return NOT_MATERIALIZED
     if columns:
         return Materialization(None, "blocks in several columns")
     if blocks_per_partition < 2:

@@ -212,13 +212,7 @@ class Schedule:
 
 
 def parse_schedule(schedule: object) -> Schedule | None:
-    """Return a schedule, or the one that has a name; ``None`` for none.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If there is none of that name, or it is something else.
-    """
+    """Return a schedule, or the one that has a name; ``None`` for none."""
     if schedule is None or isinstance(schedule, Schedule):
         return schedule
     if isinstance(schedule, str):
@@ -250,7 +244,6 @@ def cut_in_proportion(weights: npt.NDArray[Any], sizes: npt.ArrayLike) -> IntArr
 
     Examples
     --------
-    >>> import numpy as np
     >>> cut_in_proportion(np.array([4, 4, 4, 4, 4]), [1, 1]).tolist()
     [0, 3, 5]
     >>> cut_in_proportion(np.array([1, 1, 1, 3]), [2, 1]).tolist()

@@ -23,14 +23,7 @@ from spliter._planning.grid import BlockGrid, IntArray
 
 
 def check_items(indices: Any, n_items: int) -> IntArray:
-    """Return item indexes as integers from 0 on.
-
-    Parameters
-    ----------
-    indices : array_like of int, shape (n,)
-        Negative ones count from the end.
-    n_items : int
-        Rows of the collection.
+    """Return item indexes as integers from 0 on; negative ones count from the end.
 
     Raises
     ------

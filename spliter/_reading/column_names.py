@@ -24,20 +24,9 @@ def column_names(block: Any) -> list[Hashable] | None:
 
 
 def order_columns(frame: Any, names: list[Hashable], whose: str, advice: str) -> Any:
-    """Return a frame or table with its columns in a given order.
+    """Return a frame or table with its columns in the order of `names`.
 
-    Parameters
-    ----------
-    frame : DataFrame or table
-    names : list
-        Result of :func:`column_names` for another frame.
-    whose, advice : str
-        What the frame is, and what to do if it has other columns, for the error message.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it has other columns.
+    `whose` and `advice` say in the error what the frame is, and what to do if it has other columns.
 
     Examples
     --------
@@ -54,14 +43,9 @@ def order_columns(frame: Any, names: list[Hashable], whose: str, advice: str) ->
 
 
 def match_columns(blocks: Sequence[Any]) -> list[Any]:
-    """Return frames or tables with their columns in the order of the first one's.
+    """Return frames or tables with their columns in the order of the first one's; refuse others.
 
     Blocks with neither columns nor rows, which Ray Data has, are left out if others have columns.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If their names differ.
 
     Examples
     --------
@@ -80,15 +64,7 @@ def match_columns(blocks: Sequence[Any]) -> list[Any]:
 def same_columns_advice(*names: Sequence[Hashable] | None) -> str:
     """Return what to do about blocks with other columns, or with the same in another order.
 
-    Parameters
-    ----------
-    *names : sequence, or None
-        Names of the columns of each block; ``None`` if it has none.
-
-    Returns
-    -------
-    str
-        Names the columns that all blocks have, in the order of the first one.
+    Names the columns that all blocks have; `None` are those of a block without.
 
     Examples
     --------

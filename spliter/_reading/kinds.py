@@ -69,12 +69,7 @@ def refuse_dataset(value: Any) -> None:
 
 
 def checked(block: Any) -> Any:
-    """Return a block, or a tuple of aligned ones; refuse iterators.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is an iterator: the next pass over it would find nothing.
+    """Return a block, or a tuple of aligned ones; refuse iterators, empty for the next pass.
 
     Examples
     --------

@@ -90,21 +90,9 @@ class RecordSource(Protocol):
 
 @dataclass(frozen=True)
 class Lookup:
-    """What is fetched for each block.
+    """What is fetched for each block: `keys` returns its keys, and `source` has their records.
 
-    Parameters
-    ----------
-    source : RecordSource
-        Has the records.
-    keys : callable
-        Returns the keys of a block.
-    missing : None or "raise"
-        Whether a key without a record is an error.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If one of them cannot be used.
+    `missing` is "raise" if a key without a record is an error. Refuses what cannot be used.
     """
 
     source: RecordSource
@@ -208,10 +196,6 @@ class LookupAhead(LookAhead[BlockLookup]):
 
     Parameters
     ----------
-    blocks : iterator
-        The blocks.
-    lookup : Lookup
-        What is fetched for each.
     nbytes : sequence of int
         Bytes of each block.
     prefetch : "auto", False or int
@@ -220,11 +204,6 @@ class LookupAhead(LookAhead[BlockLookup]):
         Loops at the same location share one window.
     split : str
         Token of the Split.
-
-    Raises
-    ------
-    InvalidArgumentError
-        For any other `prefetch`.
     """
 
     def __init__(

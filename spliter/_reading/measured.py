@@ -24,21 +24,11 @@ from spliter.metrics._records import RECORDS, STOLEN
 
 
 class MeasuredBlocks(Iterator[Any]):
-    """An iterator over blocks that measures its iteration.
+    """An iterator over blocks that measures its iteration, for the records of this process.
 
     It keeps no reference to a block that it has returned: the program may release that before it
-    requests the next one.
-
-    Parameters
-    ----------
-    blocks : iterator
-        The blocks.
-    split : str
-        Token of the Split.
-    positions : ndarray of int64, shape (n,)
-        C-order positions of the blocks in the collection.
-    nbytes : int
-        Bytes of the blocks.
+    requests the next one. `split` is the token of the Split, `positions` and `nbytes` are of all
+    blocks.
     """
 
     def __init__(self, blocks: Iterator[Any], split: str, positions: IntArray, nbytes: int) -> None:

@@ -26,13 +26,7 @@ work on each block, loops that read 6 blocks ahead take 0.53 s, 8 blocks 0.49 s.
 
 
 def check_prefetch(value: object) -> None:
-    """Reject values other than "auto", False and numbers of blocks.
-
-    Raises
-    ------
-    InvalidArgumentError
-        For any other value.
-    """
+    """Reject values other than "auto", False and numbers of blocks."""
     is_number = isinstance(value, int | np.integer) and not isinstance(value, bool) and value > 0
     if not (is_number or value is False or (isinstance(value, str) and value == "auto")):
         raise InvalidArgumentError(
@@ -94,16 +88,8 @@ def next_depth(
 class Pace:
     """How many items loops begin ahead, and the times it was decided from.
 
-    Loops that follow each other in a thread share one.
-
-    Parameters
-    ----------
-    prefetch : "auto", False or int
-        Option of :func:`spliter.split`.
-    worthwhile : float
-        Seconds of the fastest read that threads are used for.
-    start : int
-        Number of items for "auto" until something was measured.
+    Loops that follow each other in a thread share one. `worthwhile` are the seconds of the fastest
+    read that threads are used for, `start` is the number for "auto" until something was measured.
     """
 
     def __init__(

@@ -157,10 +157,7 @@ def timed(read: Callable[[ArgumentT], Any], argument: ArgumentT) -> tuple[Any, f
 def start_read(read: Callable[[ArgumentT], Any], argument: ArgumentT) -> TimedRead:
     """Start :func:`timed` in a thread of this process, which gets a copy of this one's context.
 
-    Raises
-    ------
-    RuntimeError
-        If the interpreter is shutting down.
+    Raises `RuntimeError` if the interpreter is shutting down.
     """
     context = contextvars.copy_context()
     return _threads(os.getpid()).submit(context.run, timed, read, argument)
@@ -323,16 +320,7 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
 class ReadAhead(LookAhead[TimedRead]):
     """An iterator over blocks that reads the next ones while the program works.
 
-    Parameters
-    ----------
-    fetches : Fetches
-        The blocks.
-    split : str
-        Token of their Split.
-    pace : Pace, optional
-        That of the loop before this one.
-    following : callable, optional
-        Reads what comes after the last block.
+    `split`, `pace` and `following` are those of :class:`LookAhead`.
     """
 
     def __init__(

@@ -74,13 +74,7 @@ def take_rows(block: Any, rows: npt.NDArray[Any] | slice) -> Any:
 
 
 def cut_rows(values: Any, counts: npt.NDArray[np.int64]) -> list[Any]:
-    """Cut an array with one entry per row into parts of so many rows.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it has more or fewer entries.
-    """
+    """Cut an array with one entry for each of all rows into parts of so many rows."""
     ends = np.cumsum(counts).tolist()
     total = ends[-1] if ends else 0
     if (rows := count_rows(values)) != total:

@@ -13,24 +13,7 @@ from spliter.backend.registry import executor_of_future
 
 
 def list_futures(futures: Iterable[Any], caller: str) -> list[Any]:
-    """Return the futures as a list.
-
-    Parameters
-    ----------
-    futures : iterable of future
-        What the user passed.
-    caller : str
-        Name of the public function, for the error.
-
-    Returns
-    -------
-    list of future
-        May be empty.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not iterable; users most often pass a single future.
+    """Return the futures as a list; `caller` is the public function. Users often pass a single one.
 
     Examples
     --------
@@ -48,24 +31,9 @@ def list_futures(futures: Iterable[Any], caller: str) -> list[Any]:
 
 
 def executor_of(futures: Sequence[Any], caller: str) -> Executor:
-    """Return the executor of the engine that made the futures.
+    """Return the executor of the one engine that made the futures; refuse others.
 
-    Parameters
-    ----------
-    futures : sequence of future, not empty
-        Only one future of each type is checked.
-    caller : str
-        Name of the public function, for the error.
-
-    Returns
-    -------
-    Executor
-        The executor of the first future.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If one is not a future of a known engine, or the futures belong to several engines.
+    Only one future of each type is checked.
     """
     one_of_each_type = {type(future): future for future in reversed(futures)}
     executors = [_executor_of_one(future, caller) for future in one_of_each_type.values()]

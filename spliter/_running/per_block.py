@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from spliter._checks import check_block_function
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
+from spliter._plan import Plan, first_block
 from spliter._planning.grid import UNKNOWN, BlockGrid
-from spliter._planning.take import Rows
 from spliter._reading.column_names import column_names, same_columns_advice
-from spliter._reading.columns import has_column_names, select
-from spliter._reading.concatenate import concatenate
-from spliter._reading.kinds import unwrap_dataset, wrap_datasets
-from spliter._reading.rows import count_rows, take_rows
-from spliter._reading.source import some_blocks
-from spliter._running.template import Template
+from spliter._reading.rows import count_rows
+from spliter._running.template import HINT, Template
+from spliter.backend.executor import ResultBlocks
+from spliter.backend.registry import options_of_blocks
 
 RowCounts: TypeAlias = Literal["same", "unknown"]
 """Whether each block of results has as many rows as the block of the collection."""
 
+ResultType: TypeAlias = tuple[npt.DTypeLike | None, Sequence[int], Any]
+"""Arguments `dtype`, `trailing_shape` and `meta` of ``Split.map_blocks``."""
+
 Names: TypeAlias = tuple[list[Hashable] | None, ...]
 """Names of the columns of each aligned collection, ``None`` for blocks without names."""
-
-
-def count_items(partition: Partition) -> list[int]:
-    """Return the number of rows of each block; runs at a location."""
-    return [count_rows(block) for _, block in partition.items()]
 
 
 def names_of_block(block: Any) -> Names:
@@ -61,17 +58,12 @@ def map_over(
 
     Parameters
     ----------
-    partition : Partition
     template : Template
         Type of the results.
     names : tuple of (list or None), or None
         Columns that blocks must have; by default those of the first block here.
     bounds : sequence of tuple, or None
         Divisions of each block, that the index of its result must keep.
-    rows : {"same", "unknown"}
-    fn : callable
-    *args, **kwargs
-        Its further arguments.
     """
     made = []
     for at, (index, block) in enumerate(partition.items()):
@@ -142,13 +134,7 @@ def check_rows_option(rows: str) -> None:
 def result_chunks(
     grid: BlockGrid, template: Template, rows: RowCounts
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the sizes of the blocks of results along each axis.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the numbers of rows are unknown and the blocks form several columns.
-    """
+    """Return the sizes of the blocks of results along each axis."""
     check_rows_option(rows)
     chunks = (*grid.chunks[: template.axes], *((size,) for size in template.trailing_shape))
     if rows == "same":
@@ -164,19 +150,7 @@ def result_chunks(
 def place_results(
     grid: BlockGrid, results: Iterable[tuple[Partition, Any]]
 ) -> list[tuple[npt.NDArray[np.int64], Any]]:
-    """Pair each result with the positions of its blocks; check that every block has one.
-
-    Parameters
-    ----------
-    grid : BlockGrid
-        Grid of the collection being split.
-    results : iterable of (Partition, future)
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the partitions do not cover every block once.
-    """
+    """Pair each result with the positions of its blocks; check that every block has one."""
     placed = [(partition.indexes.positions, future) for partition, future in results]
     covered = np.concatenate([np.empty(0, np.int64), *(positions for positions, _ in placed)])
     if not np.array_equal(np.sort(covered), np.arange(grid.nblocks)):
@@ -187,16 +161,74 @@ def place_results(
     return placed
 
 
-def pick(partition: Partition, rows: Rows, columns: list[Hashable] | None) -> Any:
-    """Return rows of a partition as one block; runs at its location.
+def map_blocks(
+    plan: Plan,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    result: ResultType,
+    rows: RowCounts,
+) -> Any:
+    """Apply a function to every block, as :meth:`spliter.Split.map_blocks`."""
+    check_rows_option(rows)
+    check_block_function(fn, kwargs, *options_of_blocks())
+    blocks, axes = plan.blocks, plan.grid.cut_axes
+    dtype, _, meta = result
+    # To read a stored block takes time, and it has no columns with names.
+    needs_example = (dtype is None and meta is None) or not blocks.stored
+    example = blocks.example() if needs_example else None
+    template = Template.given(*result, axes, example)
+    if template is None:
+        if example is None:
+            raise InvalidArgumentError(
+                f"map_blocks cannot infer what the function returns for this collection; {HINT}"
+            )
+        template = Template.infer(fn, example, args, kwargs, axes)
+    partitions = plan.begin_pass()
+    names = _names(plan, partitions) if example is None else names_of_block(example)
+    divisions = blocks.divisions if template.keeps_index else None
+    results = []
+    for partition in partitions:
+        bounds = divisions and [
+            divisions[at : at + 2] for at in partition.indexes.positions.tolist()
+        ]
+        task = map_over, template, names, bounds, rows, fn
+        results.append((partition, partition.submit(*task, *args, **kwargs)))
+    return place(plan, results, template, None, rows, divisions)
 
-    Reads only the blocks with these rows, if they are stored.
-    """
-    numbers, of_block = rows.by_block()
-    blocks = wrap_datasets(some_blocks(partition.source, numbers), partition.indexes.dim)
-    picked = [take_rows(block, some) for block, some in zip(blocks, of_block, strict=True)]
-    if columns is not None and all(has_column_names(block) for block in picked):
-        # Before blocks meet: they may differ in the other columns. Positions, such as -1, mean the
-        # same in blocks of one width only, which concatenating checks.
-        picked, columns = [select(block, columns) for block in picked], None
-    return select(unwrap_dataset(concatenate(picked)), columns)
+
+def _names(plan: Plan, partitions: Sequence[Partition]) -> Any:
+    """Return the future of the columns of the first block, None where no task needs it."""
+    if not plan.blocks.may_have_columns or plan.grid.cut_axes > 1 or len(partitions) < 2:
+        return None
+    return min(partitions, key=lambda one: first_block([one])).submit(names_of_first)
+
+
+def assemble(
+    plan: Plan,
+    results: Iterable[tuple[Partition, Any]],
+    result: ResultType,
+    output: int | None,
+    rows: RowCounts,
+) -> Any:
+    """Make a collection of results whose type is given, as :meth:`spliter.Split.assemble`."""
+    template = Template.given(*result, plan.grid.cut_axes, None)
+    if template is None:
+        raise InvalidArgumentError(f"assemble() needs the type of the blocks; {HINT}")
+    return place(plan, results, template, output, rows, None)
+
+
+def place(
+    plan: Plan,
+    results: Iterable[tuple[Partition, Any]],
+    template: Template,
+    output: int | None,
+    rows: RowCounts,
+    divisions: Sequence[Any] | None,
+) -> Any:
+    """Have the engine make a collection of results, each in the place of its block."""
+    plan.check_open()
+    grid = BlockGrid(result_chunks(plan.grid, template, rows))
+    placed = place_results(plan.grid, results)
+    made = ResultBlocks(grid, template.dtype, output, template.meta, divisions)
+    return plan.executor.assemble(placed, made)

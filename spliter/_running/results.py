@@ -145,19 +145,7 @@ def _reduce_level(
 
 
 def fold(fn: Callable[[Any, Any], Any], results: Sequence[Any]) -> Any:
-    """Combine results from left to right; the body of a reduction task.
-
-    Parameters
-    ----------
-    fn : callable
-        Function of two results.
-    results : sequence
-        At least one result.
-
-    Returns
-    -------
-    object
-        The combined result.
+    """Combine one or more results from left to right; the body of a reduction task.
 
     Examples
     --------

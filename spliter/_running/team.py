@@ -22,11 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from spliter._checks import check_count, name_of
+from spliter._checks import check_count, check_task_function, name_of
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
+from spliter._plan import Plan, first_block
 from spliter._planning.planner import Location
 from spliter._reading.pace import FOLLOWING, Pace
+from spliter._running.results import reduce
 from spliter.metrics._records import STOLEN
 
 Queues: TypeAlias = Literal["central", "core", "group"]
@@ -45,21 +47,7 @@ _threads = ThreadPoolExecutor(MAX_THREADS, "spliter-team")
 
 @dataclass(frozen=True)
 class Team:
-    """The body of a task that runs a function on the partitions of a location.
-
-    Parameters
-    ----------
-    fn : callable
-        Called with each partition and the further arguments.
-    combine : callable
-        Combines two results.
-    threads : int
-        Number of threads.
-    queues : {"central", "core", "group"}
-        How the partitions are distributed among the threads.
-    partitions : int
-        Number of partitions.
-    """
+    """The body of a task in which threads run a function on the partitions of a location."""
 
     fn: Callable[..., Any]
     combine: Callable[[Any, Any], Any]
@@ -73,46 +61,23 @@ class Team:
         return name_of(self.fn)
 
     def __call__(self, cores: Callable[[], int], /, *given: Any) -> Any:
-        """Run the function on partitions, and return the combined result.
+        """Run the function on the partitions among what is given, and return the combined result.
 
-        Parameters
-        ----------
-        cores : callable
-            Returns how many threads may run now; 0 if the task was cancelled.
-        *given
-            The partitions, and the further arguments of the function.
-
-        Raises
-        ------
-        Exception
-            The error of the first partition, in the order of the collection, that has failed. Once
-            one has failed no other begins.
-        CancelledError
-            If the task was cancelled.
+        `cores` returns how many threads may run now; 0 if the task was cancelled, which raises
+        `CancelledError`. Raises the error of the first partition, in the order of the collection,
+        that has failed; once one has failed no other begins.
         """
-        return _Run(self, given[: self.partitions], given[self.partitions :], cores).run()
+        return _TeamTask(self, given[: self.partitions], given[self.partitions :], cores).run()
 
 
 def check_queues(value: object) -> None:
-    """Reject values other than the names of queues.
-
-    Raises
-    ------
-    InvalidArgumentError
-        For any other value.
-    """
+    """Reject values other than the names of queues."""
     if not isinstance(value, str) or value not in get_args(Queues):
         raise InvalidArgumentError(f'queues must be "central", "core" or "group", got {value!r}')
 
 
 def team_size(threads: int | None, location: Location, cores: int) -> int:
-    """Return the number of threads at a location: as requested, or one per core.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `threads` is not an int between 1 and the number of cores.
-    """
+    """Return the number of threads at a location: as requested, or one per core."""
     if threads is None:
         return cores
     check_count("threads", threads, instead="None or ")
@@ -124,8 +89,32 @@ def team_size(threads: int | None, location: Location, cores: int) -> int:
     return int(threads)
 
 
-class _Run:
-    """Partitions that are run by threads, and their results combined so far."""
+def map_reduce(
+    plan: Plan,
+    fn: Callable[..., Any],
+    combine: Callable[[Any, Any], Any],
+    args: Sequence[Any],
+    threads: int | None,
+    queues: Queues,
+) -> Any:
+    """Start a team at each location, as :meth:`spliter.Split.map_reduce`; return the future."""
+    check_task_function(fn)
+    check_task_function(combine, "combine, the second argument of map_reduce,")
+    check_queues(queues)
+    here: dict[Location, list[Partition]] = {}
+    for partition in plan.begin_pass():
+        here.setdefault(partition.location, []).append(partition)
+    futures = []
+    for location in sorted(here, key=lambda location: first_block(here[location])):
+        partitions = here[location]
+        size = team_size(threads, location, plan.capacities[location])
+        team = Team(fn, combine, size, queues, len(partitions))
+        futures.append(plan.executor.submit_team(team, (*partitions, *args), location, size))
+    return reduce(combine, futures)
+
+
+class _TeamTask:
+    """One call of a team: the partitions left, and the results combined so far."""
 
     def __init__(
         self,
@@ -162,7 +151,7 @@ class _Run:
                 if not thread.cancel():
                     thread.result()
             for partition in self._partitions:
-                partition.drop_begun()
+                partition._blocks.drop_begun()
         return self._result()
 
     def _start(self, thread: int) -> None:
@@ -208,7 +197,7 @@ class _Run:
             for number in self._waiting.queue_of(thread):
                 if depth <= 0 or self._ended.is_set():
                     return
-                depth -= self._partitions[number].begin(pace, depth)
+                depth -= self._partitions[number]._blocks.begin(pace, depth)
 
     def _add(self, number: int, result: Any) -> None:
         """Combine a result with those before it, as soon as all of them are there."""
@@ -239,14 +228,9 @@ class _Run:
 
 
 class WorkQueues:
-    """Numbers of the partitions that have not begun.
+    """Numbers of the partitions that have not begun, in queues from head to tail.
 
-    Parameters
-    ----------
-    queues : sequence of sequence of int
-        Numbers of each queue, from head to tail.
-    order : sequence of sequence of int
-        For each thread the queues that it takes from, its own one first.
+    `order` has for each thread the queues that it takes from, its own one first.
 
     Examples
     --------

@@ -60,21 +60,9 @@ class Template:
     ) -> Template | None:
         """Return the template described by the caller, ``None`` if it has to be inferred.
 
-        Parameters
-        ----------
-        dtype, trailing_shape
-            Of results that are arrays; the shape is that after the first `axes` axes.
-        meta : DataFrame, Series, Index, ndarray, sparse matrix, tuple, dict or list, or None
-            Like a result; its rows are ignored. Or names and dtypes, as Dask takes them.
-        axes : int
-        example : block, tuple of block, or None
-            A small block like those of the collection.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If both an array and a frame are described, `trailing_shape` has no dtype, or `meta`
-            is only a dtype.
+        `dtype` and `trailing_shape` are of arrays, after the first `axes` axes. `meta` is like a
+        result, whose rows are ignored, or has names and dtypes, as Dask takes them. `example` is a
+        small block like those of the collection, or ``None``.
         """
         try:
             trailing = tuple(trailing_shape)
@@ -109,22 +97,9 @@ class Template:
 
     @classmethod
     def of(cls, result: Any, axes: int = 1, example: Any = None, what: str = "") -> Template:
-        """Return the template of a result.
+        """Return the template of a result for the block `example`; `what` begins the error.
 
-        Parameters
-        ----------
-        result : DataFrame, Series, Index, ndarray, or another array
-            Any number of rows.
-        axes : int
-        example : block, tuple of block, or None
-            Block that it is the result for.
-        what : str
-            Beginning of the error.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If it has no axis of rows or no dtype, or too few axes.
+        It has an axis of rows, further ones up to `axes`, and a dtype.
         """
         what = what or f"the function for map_blocks returned a {type(result).__name__}; return"
         if is_frame(result):
@@ -159,23 +134,7 @@ class Template:
         kwargs: Mapping[str, Any],
         axes: int,
     ) -> Template:
-        """Call a function on an example block, in this process, and use its result as template.
-
-        Parameters
-        ----------
-        fn : callable
-            The function to apply to the blocks.
-        example : block or tuple of block
-            A small block like those of the collection.
-        args, kwargs
-            Further arguments of `fn`.
-        axes : int
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the call fails.
-        """
+        """Call a function on an example block, in this process, and use its result as template."""
         try:
             result = fn(example, *args, **kwargs)
         except Exception as error:
@@ -188,19 +147,8 @@ class Template:
     def conform(self, result: Any, block: Any, index: tuple[int, ...]) -> Any:
         """Return a result with columns in the order, and of the dtypes, of this template.
 
-        Parameters
-        ----------
-        result : object
-            Return value of the function.
-        block : block
-            The block of the (first) collection that it is for.
-        index : tuple of int
-            Block index, for the error message.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If its kind, columns or shape differ, or its values do not fit into the dtypes.
+        Refuses one for this block of the (first) collection whose kind, columns or shape differ, or
+        whose values do not fit into the dtypes.
         """
         whose = f"map_blocks: the function returned {_kind(result)} for block {index}"
         if self.meta is None and is_frame(result):

@@ -319,16 +319,7 @@ def is_collection(value: Any) -> bool:
 def graph_scheduler(
     client: Any, partitions_per_location: int | None, backend: str | None
 ) -> GraphScheduler:
-    """Make the scheduler of ``partitioned``.
-
-    Parameters
-    ----------
-    client : object or None
-        The engine's client; ``None`` for the current one.
-    partitions_per_location : int or None
-        Partitions at each location.
-    backend : str or None
-        The name chosen by the caller.
+    """Make the scheduler of ``partitioned``; with no client, for the current one.
 
     Raises
     ------

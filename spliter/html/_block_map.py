@@ -84,28 +84,14 @@ class _Square:
 
 
 def block_map(owner: IntArray, grid: tuple[int, ...], names: Mapping[int, str]) -> str:
-    """Draw blocks in the order of their collection, coloured by location.
+    """Draw blocks in the order of their collection, coloured by location: SVG of less than 80 kB.
 
-    Blocks along one axis are drawn line by line, like text; of several axes the first goes down
-    and the others across.
-
-    Parameters
-    ----------
-    owner : ndarray of int64, shape (nblocks,)
-        Number of each block's location, -1 for blocks drawn pale.
-    grid : tuple of int
-        Number of blocks along each axis.
-    names : mapping from int to str
-        Names of the locations, by their numbers.
-
-    Returns
-    -------
-    str
-        An ``svg`` element of less than 80 kB. The tooltip of a square names its blocks.
+    Blocks along one axis are drawn line by line, like text; of several axes the first goes down and
+    the others across. `owner` has the number of each block's location, -1 for blocks drawn pale;
+    `names` has those of the locations. The tooltip of a square names its blocks.
 
     Examples
     --------
-    >>> import numpy as np
     >>> drawn = block_map(np.array([0, 1, 1]), (3,), {0: "A", 1: "B"})
     >>> drawn.count("<title>"), "block 2 at B" in drawn
     (3, True)

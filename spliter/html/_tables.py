@@ -59,8 +59,6 @@ class ShownSplit(Protocol):
     def moved(self) -> Movement: ...
     def __len__(self) -> int: ...
     def __getitem__(self, index: slice) -> Sequence[ShownPartition]: ...
-    def _spread_advice(self) -> str: ...
-    def _options_text(self) -> str: ...
 
 
 def _imbalance(per_location: IntArray) -> str:
@@ -77,13 +75,12 @@ def _plural(count: int, noun: str) -> str:
     return plural(count, noun, ",")
 
 
-def _overload_warning(split: ShownSplit, blocks: IntArray) -> str:
+def _overload_warning(split: ShownSplit, blocks: IntArray, advice: str) -> str:
     """Warn if one of several locations has most blocks, and say how to spread them."""
     most = int(blocks.argmax())
     if len(blocks) < 2 or blocks[most] <= max(split.nblocks / 2, OVERLOAD_RATIO * blocks.mean()):
         return ""
     where = html.escape(shorten(split.locations[most], _NAME_IN_TABLE))
-    advice = split._spread_advice()
     return (
         f"<div>{blocks[most]:,} of {_plural(split.nblocks, 'block')} are at one location, {where}, "
         f"and so is most of the work. {html.escape(advice)}</div>"
@@ -161,19 +158,11 @@ class _Totals:
         return cls(partitions, blocks, nbytes, owner, block_nbytes)
 
 
-def split_html(split: ShownSplit) -> str:
-    """Return the HTML of a Split.
+def split_html(split: ShownSplit, options: str, advice: str) -> str:
+    """Return the HTML of an open or closed Split: less than 100 kB for any.
 
-    Parameters
-    ----------
-    split : Split
-        An open or closed Split.
-
-    Returns
-    -------
-    str
-        A heading, the imbalance of the locations, a table with a row per location (the first
-        twenty), and the block map; less than 100 kB for any Split.
+    A heading, the imbalance of the locations, a table with a row per location (the first twenty),
+    and the block map. `options` are its options in words, `advice` how to spread the blocks.
     """
     if not len(split) or repr(split).endswith("closed>"):
         return f"<b>{html.escape(repr(split)[1:-1])}</b>"
@@ -196,10 +185,10 @@ def split_html(split: ShownSplit) -> str:
             "Split",
             f"{_plural(split.nblocks, 'block')} ({_sizes(totals.block_nbytes)}), "
             f"{format_bytes(split.nbytes)}, {_plural(len(split), 'partition')} at "
-            f"{_plural(len(locations), 'location')}{html.escape(split._options_text())}",
+            f"{_plural(len(locations), 'location')}{html.escape(options)}",
         ),
         spread,
-        _overload_warning(split, totals.blocks),
+        _overload_warning(split, totals.blocks, advice),
         _table(split, totals),
         block_map(totals.owner, split.grid.shape, dict(enumerate(locations))),
         note,
@@ -207,19 +196,7 @@ def split_html(split: ShownSplit) -> str:
 
 
 def partition_html(partition: ShownPartition) -> str:
-    """Return the HTML of a Partition.
-
-    Parameters
-    ----------
-    partition : Partition
-        A partition of an open or closed Split.
-
-    Returns
-    -------
-    str
-        A heading, and a map with its blocks in the colour of its location (the same as on the
-        map of the Split) and all others pale.
-    """
+    """Return the HTML of a Partition: a heading, and the map with its own blocks coloured."""
     indexes = partition.indexes
     where = html.escape(shorten(partition.location, _NAME_IN_TABLE))
     shape = ", ".join("?" if size is None else str(size) for size in partition.shape)

@@ -180,17 +180,7 @@ class Metrics(Sequence[PartitionMetrics]):
 def report(
     partitions: Iterable[MeasuredPartition], passes: Iterable[Pass], cores: Mapping[Location, int]
 ) -> Metrics:
-    """Return the table of the passes over partitions.
-
-    Parameters
-    ----------
-    partitions : iterable of Partition
-        The partitions of a Split.
-    passes : iterable of Pass
-        The last pass over each; those over partitions of earlier plans are ignored.
-    cores : mapping of Location to int
-        Cores of each location.
-    """
+    """Return the table of the last passes over partitions; those of earlier plans are ignored."""
     by_key = {one.key: one for one in passes}
     rows: list[PartitionMetrics] = []
     here: dict[Location, list[Pass]] = {}
@@ -221,12 +211,7 @@ def report(
 def idle_seconds(passes: Sequence[Pass], cores: int) -> float:
     """Return how long cores of a location were idle before the last one was done, added up.
 
-    Parameters
-    ----------
-    passes : sequence of Pass
-        At least one.
-    cores : int
-        Cores of the location; one that ran nothing was idle all the time.
+    A core that ran nothing was idle all the time.
     """
     begun = min(one.begun for one in passes)
     ends: dict[tuple[int, int], float] = {}

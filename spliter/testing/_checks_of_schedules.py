@@ -113,7 +113,7 @@ class ScheduleChecks(BackendHooks):
             parts.map_reduce(_programs.total)
 
     def test_auto_cuts_again_by_what_the_blocks_took(self) -> None:
-        cores = split(self.encoded([1] * self.n_locations))._capacities.values()
+        cores = split(self.encoded([1] * self.n_locations))._plan.capacities.values()
         lengths = [1] * (8 * sum(cores))
         parts = split(self.encoded(lengths), schedule="AUTO")
         assert "FAC2 now" in repr(parts)

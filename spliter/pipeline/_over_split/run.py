@@ -53,7 +53,7 @@ def run_over_split(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 def _examples(split: Split) -> tuple[Any, ...]:
     """Return no rows of each collection of a Split: by its metadata, or of the first block."""
-    example = split._blocks.example()
+    example = split._plan.blocks.example()
     if example is None:
         (found,) = gather([split[0].submit(examples_of)])
         return tuple(found)
