@@ -381,12 +381,8 @@ class Partition:
     def begin_pass(self) -> bool:
         """Count a task on this partition; return whether it iterates over one concatenated block.
 
-        For backends: an executor calls it once for each partition among a task's arguments.
-
-        Returns
-        -------
-        bool
-            Argument `materialize` of :meth:`at_location`.
+        For backends: an executor calls this or :meth:`at_location` once for each partition among a
+        task's arguments.
         """
         return self._dispatch is not None and self._dispatch.begin_pass()
 
@@ -402,8 +398,10 @@ class Partition:
         source : BlockSource, optional
             Another source of the same blocks.
         materialize : bool, optional
-            Whether iteration yields one block; unchanged by default.
+            Whether iteration yields one block; as :meth:`begin_pass` says by default.
         """
+        if materialize is None and self._dispatch is not None:
+            materialize = self.begin_pass()
         return Partition(self._blocks.at_location(source, materialize))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from spliter._errors import PartitionNotLocalError
+from spliter._reading.concatenate import concatenate
 from spliter._reading.pace import Following, Pace
 from spliter._reading.read_ahead import Fetches, ReadAhead
 
@@ -27,12 +28,12 @@ class BlockSource(ABC):
             If this process is not the blocks' location: see :func:`not_local_error`.
         """
 
-    @abstractmethod
     def materialized(self) -> Any:
         """Return the blocks concatenated (:func:`spliter.backend.concatenate`).
 
-        The first call creates the copy. It is kept at the location, where the engine can
-        account for its memory, until the Split is closed or garbage-collected.
+        The first call creates the copy, by default for this object, which keeps it. Override it to
+        keep the copy where the engine can account for its memory, until the Split is closed or
+        garbage-collected.
 
         Raises
         ------
@@ -41,6 +42,13 @@ class BlockSource(ABC):
         InvalidArgumentError
             If blocks of this kind cannot be concatenated.
         """
+        # setdefault is atomic, so two threads get the same object.
+        copy: CachedValue[Any] = self.__dict__.setdefault("_materialized", CachedValue())
+        return copy.get(lambda: concatenate(blocks_of(self)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the references, without the copy."""
+        return {name: value for name, value in vars(self).items() if name != "_materialized"}
 
     def fetches(self) -> Fetches | None:
         """Return the reads of the blocks, to be made before their turn; by default None."""
@@ -77,10 +85,6 @@ class RemoteSource(BlockSource):
         self.where = where
 
     def read(self) -> Any:
-        """Raise `PartitionNotLocalError`."""
-        raise not_local_error(self.where)
-
-    def materialized(self) -> Any:
         """Raise `PartitionNotLocalError`."""
         raise not_local_error(self.where)
 

@@ -105,10 +105,6 @@ class LostSource(BlockSource):
         )
         raise PartitionNotLocalError(f"the partition's blocks are in memory {where}")
 
-    def materialized(self) -> Any:
-        """Raise `PartitionNotLocalError`."""
-        return self.read()
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the same token: the next process may have the blocks."""
         return _find, (self.token, self.positions, self.process)

@@ -23,7 +23,6 @@ from spliter.backend import (
     BlockGrid,
     Blocks,
     BlockSource,
-    CachedValue,
     Executor,
     Location,
     Locator,
@@ -31,7 +30,6 @@ from spliter.backend import (
     Placement,
     PlannedPartition,
     call_with_results,
-    concatenate,
     not_local_error,
 )
 
@@ -63,7 +61,6 @@ class FileSource(BlockSource):
     rows: tuple[tuple[Path, ...], ...]
     """For each block its file, and the files of the blocks aligned with it."""
     process: int = field(default_factory=os.getpid)
-    one: CachedValue[Any] = field(default_factory=CachedValue)
 
     def read(self) -> Iterator[Any]:
         """Yield the blocks in order; tuples if collections are aligned."""
@@ -73,14 +70,6 @@ class FileSource(BlockSource):
         for paths in self.rows:
             blocks = tuple(map(read, paths))
             yield blocks if len(blocks) > 1 else blocks[0]
-
-    def materialized(self) -> Any:
-        """Return the concatenated blocks, made once."""
-        return self.one.get(lambda: concatenate(self.read()))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the names alone."""
-        return FileSource, (self.rows, self.process)
 
 
 class FileBlocks(Blocks):
@@ -92,7 +81,8 @@ class FileBlocks(Blocks):
         # SplIter refuses collections of different numbers of blocks.
         self._aligned = list(zip(*(files.paths for files in collections), strict=False))
         arrays = [[read(path, "r") for path in files.paths] for files in collections]
-        super().__init__([grid_of(blocks) for blocks in arrays], folder_executor())
+        grids = [BlockGrid.from_chunks([map(len, blocks)]) for blocks in arrays]
+        super().__init__(grids, folder_executor())
         self._nbytes = [block.nbytes for block in arrays[0]]
         for paths, blocks in zip(self._aligned, zip(*arrays, strict=False), strict=True):
             for path, block in zip(paths, blocks, strict=True):
@@ -106,13 +96,6 @@ class FileBlocks(Blocks):
     def sources(self, planned: Sequence[PlannedPartition]) -> Sequence[FileSource]:
         """Return the names of the files of each partition."""
         return [FileSource(tuple(self._aligned[at] for at in part.positions)) for part in planned]
-
-
-def grid_of(blocks: Sequence[Any]) -> BlockGrid:
-    """Return the grid of blocks along axis 0; further axes are whole if all agree on them."""
-    further = {block.shape[1:] for block in blocks}
-    whole = further.pop() if len(further) == 1 else ()
-    return BlockGrid.from_chunks([[len(block) for block in blocks], *([size] for size in whole)])
 
 
 class FolderLocator(Locator):
@@ -175,9 +158,7 @@ class FolderExecutor(Executor):
 
 
 def _arriving(value: Any) -> Any:
-    if isinstance(value, Partition) and value.executor is not None:
-        return value.at_location(materialize=value.begin_pass())
-    return value
+    return value.at_location() if isinstance(value, Partition) else value
 
 
 @cache
