@@ -95,7 +95,7 @@ class Partition:
 
         ``None`` along an axis of unknown size, or along which the collection has several blocks.
         """
-        return (self.indexes.count_rows(), *self.indexes.trailing_shape)
+        return self.indexes.shape
 
     def get_indexes(self) -> list[tuple[int, ...]]:
         """Return the block index of every block, in iteration order.
@@ -333,11 +333,6 @@ class Partition:
         return None if self._dispatch is None else self._dispatch.executor
 
     @property
-    def location_number(self) -> int:
-        """Index of its location in :attr:`Split.locations`; 0 at the location itself."""
-        return 0 if self._dispatch is None else self._dispatch.location_number
-
-    @property
     def holders(self) -> tuple[Location, ...]:
         """Locations at any of which its tasks may run, with ``split(..., steal=True)``.
 
@@ -438,7 +433,8 @@ class Partition:
         return f"<Partition {self.location}: {plural(len(self), 'block')}, {self.nbytes} bytes>"
 
     def _repr_html_(self) -> str:
-        return partition_html(self)
+        number = 0 if self._dispatch is None else self._dispatch.location_number
+        return partition_html(self._blocks, number)
 
 
 def _from_reference(*reference: Any) -> Partition:

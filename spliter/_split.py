@@ -22,7 +22,7 @@ from spliter._running.results import check_may_wait
 from spliter._running.take import take
 from spliter._running.team import Queues, map_reduce
 from spliter.backend.blocks import Movement
-from spliter.html import split_html
+from spliter.html import split_html, text_html
 from spliter.metrics import Metrics, report
 
 
@@ -437,4 +437,9 @@ class Split(Sequence[Partition]):
         )
 
     def _repr_html_(self) -> str:
-        return split_html(self, str(self._plan), self._plan.blocks.spread_advice)
+        plan, text = self._plan, repr(self)
+        if not len(self) or text.endswith("closed>"):
+            return text_html(text)
+        blocks = [partition._blocks for partition in plan.partitions]
+        advice = plan.blocks.spread_advice
+        return split_html(blocks, self.grid.shape, self.moved, str(plan), advice)

@@ -81,17 +81,7 @@ class BlockGrid:
 
     @classmethod
     def from_chunks(cls, chunks: Iterable[Iterable[float]]) -> BlockGrid:
-        """Build a grid from chunk sizes in which NaN stands for an unknown size.
-
-        Parameters
-        ----------
-        chunks : iterable of iterable of float
-            Block sizes along each axis.
-
-        Returns
-        -------
-        BlockGrid
-            The grid, with unknown sizes as ``-1``.
+        """Build a grid from chunk sizes along each axis, in which NaN stands for an unknown size.
 
         Raises
         ------
@@ -131,48 +121,15 @@ class BlockGrid:
         return self.extent[0] is not None
 
     def index(self, position: int) -> tuple[int, ...]:
-        """Return the block index of a block from its C-order position.
-
-        Parameters
-        ----------
-        position : int
-            C-order position of the block.
-
-        Returns
-        -------
-        tuple of int
-            One coordinate per axis.
-        """
+        """Return the block index of a block from its C-order position: one coordinate per axis."""
         return tuple(int(i) for i in np.unravel_index(position, self.shape))
 
     def indexes(self, positions: IntArray) -> list[tuple[int, ...]]:
-        """Return the block indexes of many positions.
-
-        Parameters
-        ----------
-        positions : ndarray of int64, shape (n,)
-            C-order positions of the blocks.
-
-        Returns
-        -------
-        list of tuple of int
-            One block index per position.
-        """
+        """Return the block index of each C-order position; int64, shape (n,)."""
         return block_indexes(self.shape, positions)
 
     def rows(self, positions: IntArray) -> IntArray:
-        """Return the coordinate along axis 0 of many positions.
-
-        Parameters
-        ----------
-        positions : ndarray of int64, shape (n,)
-            C-order positions of the blocks.
-
-        Returns
-        -------
-        ndarray of int64, shape (n,)
-            Coordinate of each block along axis 0.
-        """
+        """Return the coordinate along axis 0 of each C-order position; int64, shape (n,)."""
         return grid_rows(self.shape, positions)
 
     @cached_property
@@ -188,32 +145,13 @@ class BlockGrid:
         return starts
 
     def with_row_counts(self, counts: Sequence[int] | IntArray) -> BlockGrid:
-        """Return the same grid with the sizes along axis 0 filled in.
-
-        Parameters
-        ----------
-        counts : sequence of int, length shape[0]
-            Rows of each step along axis 0.
-
-        Returns
-        -------
-        BlockGrid
-            The grid with known item indexes.
-        """
+        """Return the same grid with the rows of each step along axis 0 filled in."""
         return replace(self, chunks=(tuple(int(count) for count in counts), *self.chunks[1:]))
 
     def block_sizes(self, itemsize: int) -> IntArray | None:
-        """Return the bytes of each block for a fixed item size.
+        """Return the bytes of each block, for a fixed item size; ``None`` if any size is unknown.
 
-        Parameters
-        ----------
-        itemsize : int
-            Bytes of one element.
-
-        Returns
-        -------
-        ndarray of int64, shape (nblocks,), or None
-            ``None`` if any size is unknown.
+        The result is an ndarray of int64, shape (nblocks,).
         """
         if any(extent is None for extent in self.extent):
             return None
@@ -265,6 +203,11 @@ class BlockIndexes:
             ),
             grid.dim,
         )
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """Shape of the blocks concatenated along axis 0, ``None`` where it is unknown."""
+        return (self.count_rows(), *self.trailing_shape)
 
     def check_whole_rows(self, done: str) -> None:
         """Reject what needs whole rows, `done` to the partition, if a block may hold parts of them.

@@ -78,20 +78,7 @@ class Placement:
 
     @classmethod
     def of(cls, holders: Sequence[Sequence[str]], nbytes: Sequence[int] | IntArray) -> Placement:
-        """Build a placement from the locations that hold each block.
-
-        Parameters
-        ----------
-        holders : sequence of sequence of str
-            The locations that hold each block.
-        nbytes : sequence of int, same length
-            Bytes of each block.
-
-        Returns
-        -------
-        Placement
-            The same information as flat arrays.
-        """
+        """Build a placement from the locations that hold each block, and the bytes of each."""
         names = sorted({name for held in holders for name in held})
         number = {name: i for i, name in enumerate(names)}
         counts = np.fromiter((len(held) for held in holders), dtype=np.int64, count=len(holders))

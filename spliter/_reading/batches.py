@@ -58,11 +58,8 @@ def batches(
     ----------
     blocks : iterable of block, or of tuple of block
         The blocks of a tuple have as many rows as each other. Blocks without rows are left out.
-    nbytes : "auto" or int
-        Maximum bytes of a batch, of all blocks of a tuple together, if a row is not larger; by
-        default those of the level-2 cache of a core, up to 1 MiB.
-    columns : sequence, optional
-        Columns of the (first) block, copied into the buffer.
+    nbytes, columns
+        As for :meth:`spliter.Partition.batches`.
     rows : int, optional
         Maximum rows of a batch, for loops with temporaries of their own. These make many calls per
         batch, so that blocks of up to half as many rows are copied; by default only blocks that

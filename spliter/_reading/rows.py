@@ -13,18 +13,9 @@ from spliter._reading.kinds import checked, is_dataset, is_sparse, is_table, ref
 
 
 def count_rows(block: Any) -> int:
-    """Return the number of items of a block along axis 0.
+    """Return the number of items of a block along axis 0; for a tuple, of its first block.
 
-    Parameters
-    ----------
-    block : object
-        An array, DataFrame, sparse matrix or sequence, or a tuple of aligned blocks.
-
-    Returns
-    -------
-    int
-        ``block.shape[0]`` if it has a shape (sparse matrices refuse ``len``), else its
-        length; for a tuple, that of its first block.
+    ``block.shape[0]`` if it has a shape (sparse matrices refuse ``len``), else its length.
 
     Raises
     ------
@@ -83,16 +74,7 @@ def cut_rows(values: Any, counts: npt.NDArray[np.int64]) -> list[Any]:
 
 
 def has_rows(block: Any) -> bool:
-    """Return whether a block has rows that :func:`count_rows` can count.
-
-    Parameters
-    ----------
-    block : object
-        A block, or another task's result (a number, say).
-
-    Returns
-    -------
-    bool
+    """Return whether a block, or another result of a task, has rows that can be counted.
 
     Examples
     --------
@@ -107,12 +89,7 @@ def has_rows(block: Any) -> bool:
 def check_rows(blocks: Sequence[Any], at: object) -> None:
     """Reject aligned blocks of different lengths, when unknown sizes become known.
 
-    Parameters
-    ----------
-    blocks : sequence of block
-        One of each collection. Those without rows are ignored.
-    at : object
-        Block index, for the error message.
+    `at` is the block index, for the error. Those without rows are ignored.
 
     Raises
     ------

@@ -199,19 +199,9 @@ def may_move(fn: Callable[..., Any]) -> bool:
 
 
 def futures_in(argument: Any, kind: type) -> Iterator[Any]:
-    """Yield the futures in an argument of a task.
+    """Yield the futures in an argument of a task, by the type of the engine's futures.
 
-    Parameters
-    ----------
-    argument : object
-        A future; a list, tuple or dict with futures; or anything else.
-    kind : type
-        Type of the engine's futures.
-
-    Yields
-    ------
-    future
-        The argument itself, or those directly inside a list, tuple or dict.
+    The argument itself, or those directly inside a list, tuple or dict.
     """
     if isinstance(argument, kind):
         yield argument
@@ -222,19 +212,9 @@ def futures_in(argument: Any, kind: type) -> Iterator[Any]:
 
 
 def with_results(argument: Any, kind: type[Any]) -> Any:
-    """Replace the futures that :func:`futures_in` finds by their results; waits for them.
+    """Replace the futures that :func:`futures_in` finds by their ``result()``; waits for them.
 
-    Parameters
-    ----------
-    argument : object
-        An argument of a task.
-    kind : type
-        Type of the engine's futures, which have a ``result()``.
-
-    Returns
-    -------
-    object
-        The argument itself if it has no futures.
+    An argument without any is returned itself.
 
     Examples
     --------

@@ -106,17 +106,7 @@ def _names() -> list[str]:
 
 
 def load(name: str) -> Backend:
-    """Import a backend by name.
-
-    Parameters
-    ----------
-    name : str
-        Name of a built-in backend or of an entry point.
-
-    Returns
-    -------
-    Backend
-        The backend.
+    """Import a backend by its name, that of a built-in one or of an entry point.
 
     Raises
     ------
@@ -172,10 +162,7 @@ def _load_built_in(name: str) -> Backend:
 def backends() -> list[BackendInfo]:
     """List the backends and whether each can be used here.
 
-    Returns
-    -------
-    list of BackendInfo
-        Built-in backends first, then those of other distributions by name.
+    Built-in backends come first, then those of other distributions by name.
 
     Examples
     --------
@@ -226,19 +213,7 @@ def _candidates(value: Any) -> Iterator[tuple[str, Backend | BackendNotUsableErr
 
 
 def locator_for(collection: Any, backend: str | None) -> Locator:
-    """Find the locator for a collection.
-
-    Parameters
-    ----------
-    collection : object
-        The argument of ``split``.
-    backend : str or None
-        The name chosen by the caller.
-
-    Returns
-    -------
-    Locator
-        Locator of the backend that recognises the collection.
+    """Find the locator of the backend that recognises a collection, or of the one that is named.
 
     Raises
     ------
@@ -289,18 +264,10 @@ def locator_for(collection: Any, backend: str | None) -> Locator:
 
 
 def is_collection(value: Any) -> bool:
-    """Return whether a value is a collection of one of the backends.
+    """Return whether :func:`spliter.split` accepts a value's type; its data is not touched.
 
-    Parameters
-    ----------
-    value : object
-        Any object; its data is not touched.
-
-    Returns
-    -------
-    bool
-        Whether :func:`spliter.split` accepts its type. A lazy collection counts, and one of a
-        built-in backend that cannot be imported here: ``split`` then raises the reason.
+    A lazy collection counts, and one of a built-in backend that cannot be imported here: ``split``
+    then raises the reason.
 
     Examples
     --------
@@ -352,17 +319,7 @@ def graph_scheduler(
 
 
 def executor_of_future(future: Any) -> Executor:
-    """Find the executor that a future belongs to.
-
-    Parameters
-    ----------
-    future : object
-        A future of some engine.
-
-    Returns
-    -------
-    Executor
-        The executor of that engine.
+    """Return the executor of the engine that a future belongs to.
 
     Raises
     ------

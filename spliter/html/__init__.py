@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from spliter.html._tables import partition_html, split_html
+from spliter.html._tables import partition_html, split_html, text_html
 
-__all__ = ["partition_html", "split_html"]
+__all__ = ["partition_html", "split_html", "text_html"]

@@ -6,13 +6,13 @@ import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 
 from spliter._format import format_bytes, plural
-from spliter._planning.grid import BlockGrid, IntArray
+from spliter._planning.grid import IntArray
 from spliter._planning.planner import Location
+from spliter._reading.partition_blocks import PartitionBlocks
 from spliter.backend.blocks import Movement
 from spliter.html._block_map import block_map, colour, shorten
 
@@ -24,41 +24,6 @@ _NAME_IN_TABLE = 40
 
 OVERLOAD_RATIO = 1.2
 """Blocks of a location over the mean from which it is reported as overloaded (60 of 100 on two)."""
-
-
-class ShownPartition(Protocol):
-    """Attributes of a :class:`spliter.Partition` that its HTML shows."""
-
-    @property
-    def location(self) -> Location: ...
-    @property
-    def location_number(self) -> int: ...
-    @property
-    def indexes(self) -> Any: ...
-    @property
-    def block_nbytes(self) -> IntArray: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def shape(self) -> tuple[int | None, ...]: ...
-    def __len__(self) -> int: ...
-
-
-class ShownSplit(Protocol):
-    """Attributes of a :class:`spliter.Split` that its HTML shows."""
-
-    @property
-    def locations(self) -> Sequence[Location]: ...
-    @property
-    def nblocks(self) -> int: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def grid(self) -> BlockGrid: ...
-    @property
-    def moved(self) -> Movement: ...
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: slice) -> Sequence[ShownPartition]: ...
 
 
 def _imbalance(per_location: IntArray) -> str:
@@ -75,15 +40,16 @@ def _plural(count: int, noun: str) -> str:
     return plural(count, noun, ",")
 
 
-def _overload_warning(split: ShownSplit, blocks: IntArray, advice: str) -> str:
+def _overload_warning(totals: _Totals, advice: str) -> str:
     """Warn if one of several locations has most blocks, and say how to spread them."""
+    blocks = totals.blocks
     most = int(blocks.argmax())
-    if len(blocks) < 2 or blocks[most] <= max(split.nblocks / 2, OVERLOAD_RATIO * blocks.mean()):
+    if len(blocks) < 2 or blocks[most] <= max(blocks.sum() / 2, OVERLOAD_RATIO * blocks.mean()):
         return ""
-    where = html.escape(shorten(split.locations[most], _NAME_IN_TABLE))
+    where = html.escape(shorten(totals.locations[most], _NAME_IN_TABLE))
     return (
-        f"<div>{blocks[most]:,} of {_plural(split.nblocks, 'block')} are at one location, {where}, "
-        f"and so is most of the work. {html.escape(advice)}</div>"
+        f"<div>{blocks[most]:,} of {_plural(int(blocks.sum()), 'block')} are at one location, "
+        f"{where}, and so is most of the work. {html.escape(advice)}</div>"
     )
 
 
@@ -95,8 +61,8 @@ def _sizes(nbytes: IntArray) -> str:
     return f"{least} each" if least == most else f"{least} to {most} each"
 
 
-def _table(split: ShownSplit, totals: _Totals) -> str:
-    names = split.locations
+def _table(totals: _Totals) -> str:
+    names = totals.locations
     rows = "".join(
         _row(
             "td",
@@ -133,8 +99,9 @@ def _row(tag: str, number: str, location: str, *counts: str) -> str:
 
 @dataclass(frozen=True)
 class _Totals:
-    """Totals of each location, in the order of `Split.locations`."""
+    """Totals of each location."""
 
+    locations: Sequence[Location]
     partitions: IntArray
     blocks: IntArray
     nbytes: IntArray
@@ -143,72 +110,77 @@ class _Totals:
     block_nbytes: IntArray
 
     @classmethod
-    def of(cls, split: ShownSplit) -> _Totals:
-        locations = split.locations
+    def of(cls, partitions: Sequence[PartitionBlocks], nblocks: int) -> _Totals:
+        locations = sorted({partition.location for partition in partitions})
         number = {location: i for i, location in enumerate(locations)}
-        partitions, blocks, nbytes = np.zeros((3, len(locations)), dtype=np.int64)
-        owner, block_nbytes = np.zeros((2, split.nblocks), dtype=np.int64)
-        for partition in split[:]:
+        count, blocks, nbytes = np.zeros((3, len(locations)), dtype=np.int64)
+        owner, block_nbytes = np.zeros((2, nblocks), dtype=np.int64)
+        for partition in partitions:
             at = number[partition.location]
-            partitions[at] += 1
-            blocks[at] += len(partition)
-            nbytes[at] += partition.nbytes
+            count[at] += 1
+            blocks[at] += len(partition.nbytes)
+            nbytes[at] += partition.nbytes.sum()
             owner[partition.indexes.positions] = at
-            block_nbytes[partition.indexes.positions] = partition.block_nbytes
-        return cls(partitions, blocks, nbytes, owner, block_nbytes)
+            block_nbytes[partition.indexes.positions] = partition.nbytes
+        return cls(locations, count, blocks, nbytes, owner, block_nbytes)
 
 
-def split_html(split: ShownSplit, options: str, advice: str) -> str:
-    """Return the HTML of an open or closed Split: less than 100 kB for any.
+def split_html(
+    partitions: Sequence[PartitionBlocks],
+    shape: tuple[int, ...],
+    moved: Movement,
+    options: str,
+    advice: str,
+) -> str:
+    """Return the HTML of an open Split, less than 100 kB for any with a grid of this shape.
 
     A heading, the imbalance of the locations, a table with a row per location (the first twenty),
     and the block map. `options` are its options in words, `advice` how to spread the blocks.
     """
-    if not len(split) or repr(split).endswith("closed>"):
-        return f"<b>{html.escape(repr(split)[1:-1])}</b>"
-    totals = _Totals.of(split)
-    locations = split.locations
-    moved = split.moved
-    note = (
-        f"<div>moved: {_plural(moved.blocks, 'block')}, {format_bytes(moved.nbytes)}</div>"
-        if moved.blocks
-        else ""
-    )
+    nblocks = math.prod(shape)
+    totals = _Totals.of(partitions, nblocks)
+    note = f"<div>moved: {_plural(moved.blocks, 'block')}, {format_bytes(moved.nbytes)}</div>"
     spread = (
         f"<div>largest location over the mean: {_imbalance(totals.nbytes)} in bytes, "
         f"{_imbalance(totals.blocks)} in blocks</div>"
-        if len(locations) > 1
-        else ""
     )
+    several = len(totals.locations) > 1
     return _framed(
         _heading(
             "Split",
-            f"{_plural(split.nblocks, 'block')} ({_sizes(totals.block_nbytes)}), "
-            f"{format_bytes(split.nbytes)}, {_plural(len(split), 'partition')} at "
-            f"{_plural(len(locations), 'location')}{html.escape(options)}",
+            f"{_plural(nblocks, 'block')} ({_sizes(totals.block_nbytes)}), "
+            f"{format_bytes(int(totals.nbytes.sum()))}, {_plural(len(partitions), 'partition')} at "
+            f"{_plural(len(totals.locations), 'location')}{html.escape(options)}",
         ),
-        spread,
-        _overload_warning(split, totals.blocks, advice),
-        _table(split, totals),
-        block_map(totals.owner, split.grid.shape, dict(enumerate(locations))),
-        note,
+        spread if several else "",
+        _overload_warning(totals, advice),
+        _table(totals),
+        block_map(totals.owner, shape, dict(enumerate(totals.locations))),
+        note if moved.blocks else "",
     )
 
 
-def partition_html(partition: ShownPartition) -> str:
-    """Return the HTML of a Partition: a heading, and the map with its own blocks coloured."""
-    indexes = partition.indexes
+def partition_html(partition: PartitionBlocks, number: int) -> str:
+    """Return the HTML of a Partition: a heading, and the map with its own blocks coloured.
+
+    `number` is that of its location, which decides on the colour.
+    """
+    indexes, nbytes = partition.indexes, partition.nbytes
     where = html.escape(shorten(partition.location, _NAME_IN_TABLE))
-    shape = ", ".join("?" if size is None else str(size) for size in partition.shape)
+    shape = ", ".join("?" if size is None else str(size) for size in indexes.shape)
     facts = (
-        f"{_plural(len(partition), 'block')} ({_sizes(partition.block_nbytes)}), "
-        f"{format_bytes(partition.nbytes)}, shape ({shape}), at {where}"
+        f"{_plural(len(nbytes), 'block')} ({_sizes(nbytes)}), "
+        f"{format_bytes(int(nbytes.sum()))}, shape ({shape}), at {where}"
     )
     owner = np.full(math.prod(indexes.grid_shape), -1, dtype=np.int64)
-    number = partition.location_number
     owner[indexes.positions] = number
     drawn = block_map(owner, indexes.grid_shape, {number: partition.location})
     return _framed(_heading("Partition", facts), drawn)
+
+
+def text_html(text: str) -> str:
+    """Return the HTML of a Split that was closed, or has no blocks: its repr without brackets."""
+    return f"<b>{html.escape(text[1:-1])}</b>"
 
 
 def _framed(*parts: str) -> str:

@@ -17,12 +17,7 @@ from spliter._planning.grid import IntArray
 
 
 def index_encoded_array(shape: Sequence[int]) -> IntArray:
-    """Make an array in which each value is its own C-order index.
-
-    Returns
-    -------
-    ndarray of int64
-        The whole array.
+    """Make an array of int64 in which each value is its own C-order index.
 
     Examples
     --------
@@ -33,14 +28,9 @@ def index_encoded_array(shape: Sequence[int]) -> IntArray:
 
 
 def index_encoded_block(index: Sequence[int], chunks: Sequence[Sequence[int]]) -> IntArray:
-    """Make one block of an index-encoded array, without the rest of the array.
+    """Make the block of an index-encoded array at a block index, without the rest of the array.
 
-    Parameters
-    ----------
-    index : sequence of int
-        Block index in the grid.
-    chunks : sequence of sequence of int
-        Sizes of the blocks along each axis.
+    `chunks` are the sizes of the blocks along each axis.
 
     Examples
     --------
@@ -55,17 +45,7 @@ def index_encoded_block(index: Sequence[int], chunks: Sequence[Sequence[int]]) -
 
 
 def index_encoded_blocks(chunks: Sequence[Sequence[int]]) -> list[IntArray]:
-    """Make all blocks of an index-encoded array.
-
-    Parameters
-    ----------
-    chunks : sequence of sequence of int
-        Sizes of the blocks along each axis.
-
-    Returns
-    -------
-    list of ndarray of int64
-        The blocks in C order of the grid.
+    """Make all blocks of an index-encoded array, in C order of the grid.
 
     Examples
     --------
@@ -78,19 +58,9 @@ def index_encoded_blocks(chunks: Sequence[Sequence[int]]) -> list[IntArray]:
 
 
 def rows_in(block: Any, extent: Sequence[int]) -> IntArray:
-    """Read the row numbers out of a block of an index-encoded array.
+    """Read the row numbers out of a block of an index-encoded array of shape `extent`.
 
-    Parameters
-    ----------
-    block : ndarray
-        The block, with at least one element per row.
-    extent : sequence of int
-        Shape of the whole array.
-
-    Returns
-    -------
-    ndarray of int64, shape (rows,)
-        Number of each row of the block in the whole array.
+    The block has at least one element per row.
 
     Examples
     --------

@@ -11,14 +11,9 @@ from spliter._reading.kinds import is_sparse
 
 
 def equal(one: Any, other: Any, rtol: float = 0.0) -> bool:
-    """Return whether two results are equal.
+    """Return whether two results are equal: arrays, frames, matrices, and containers of them.
 
-    Parameters
-    ----------
-    one, other : object
-        Arrays, frames, sparse matrices, other objects, and tuples, lists and dicts of them.
-    rtol : float, default 0
-        Relative tolerance of floats. By default their bits must be equal; NaN equals any NaN.
+    Floats by a relative tolerance; by default their bits must be equal. NaN equals any NaN.
     """
     if type(one) is not type(other):
         return False

@@ -56,7 +56,7 @@ class BackendHooks(abc.ABC):
 
     @abc.abstractmethod
     def distribute(self, blocks: Sequence[Block], placement: Sequence[int]) -> Any:
-        """Return a collection of these blocks, concatenated along axis 0.
+        """Return a collection of these blocks, concatenated along axis 0 and all in memory.
 
         Parameters
         ----------
@@ -64,17 +64,12 @@ class BackendHooks(abc.ABC):
             The blocks; some may have no rows.
         placement : sequence of int, same length
             Number of the only location (below :attr:`n_locations`) at which each block must be.
-
-        Returns
-        -------
-        collection
-            A collection for ``split``, all in memory.
         """
 
     def distribute_grid(
         self, blocks: Sequence[Block], chunks: Sequence[Sequence[int]], placement: Sequence[int]
     ) -> Any | None:
-        """Return a collection whose blocks form a grid of several axes.
+        """Return a collection whose blocks form a grid of several axes; ``None`` if none can.
 
         Parameters
         ----------
@@ -84,58 +79,25 @@ class BackendHooks(abc.ABC):
             Sizes of the blocks along each axis.
         placement : sequence of int
             As in :meth:`distribute`.
-
-        Returns
-        -------
-        collection or None
-            ``None`` (the default) if the engine has no collections with such grids.
         """
         return None
 
     def distribute_shared(self, blocks: Sequence[Block]) -> Any | None:
         """Return a collection of these blocks, each of which every location holds.
 
-        Parameters
-        ----------
-        blocks : sequence of ndarray
-            As in :meth:`distribute`.
-
-        Returns
-        -------
-        collection or None
-            ``None`` (the default) if the executor does not implement
-            :meth:`spliter.backend.Executor.submit_among`.
+        ``None``, the default, if :meth:`spliter.backend.Executor.submit_among` is not implemented.
         """
         return None
 
     def collect(self, futures: Iterable[Any]) -> list[Any]:
-        """Wait for futures, each for at most :attr:`timeout` seconds.
-
-        Parameters
-        ----------
-        futures : iterable of future
-            Futures of the engine.
-
-        Returns
-        -------
-        list
-            Their results, in order.
-        """
+        """Wait for futures, each for at most :attr:`timeout` seconds; return their results."""
         return [future.result(timeout=self.timeout) for future in futures]
 
     def values_of(self, collection: Any) -> npt.NDArray[Any]:
-        """Return a collection assembled by the engine as one array.
+        """Return a collection that ``Split.map_blocks`` returned, assembled as one array.
 
-        Parameters
-        ----------
-        collection : collection
-            Return value of ``Split.map_blocks``.
-
-        Returns
-        -------
-        ndarray
-            By default, lists are concatenated, nested ones as by ``numpy.block``, and anything else
-            is converted to an array.
+        By default, lists are concatenated, nested ones as by ``numpy.block``, and anything else is
+        converted to an array.
         """
         if not isinstance(collection, list):
             return np.asarray(collection)
@@ -143,35 +105,22 @@ class BackendHooks(abc.ABC):
         return np.block(collection) if is_nested else np.concatenate(collection)
 
     def where_it_runs(self) -> Callable[[Partition], str] | None:
-        """Return a function that, run in a task, returns the location it runs at.
-
-        Returns
-        -------
-        callable or None
-            ``None`` (the default) if the engine does not know it.
-        """
+        """Return a function that, run in a task, returns its location; ``None`` if unknown."""
         return None
 
     def incoming_transfers(self) -> float | None:
         """Return how often the locations have received data from each other so far.
 
-        Returns
-        -------
-        number or None
-            Grows with each transfer (bytes will do as well); ``None`` (the default) if
-            nothing can be moved.
+        A number that grows with each transfer (bytes will do as well); ``None``, the default, if
+        nothing can be moved.
         """
         return None
 
     def move_something(self, collection: Any) -> None:
-        """Have the engine move a block from one location to another.
+        """Have the engine move a block of a collection from one location to another.
 
-        Positive control of :meth:`incoming_transfers`, required with it.
-
-        Parameters
-        ----------
-        collection : collection
-            A result of :meth:`distribute`, with blocks at every location.
+        Positive control of :meth:`incoming_transfers`, required with it. The collection is a result
+        of :meth:`distribute`, with blocks at every location.
         """
         # Not abstract: an engine without a counter needs no control.
         raise NotImplementedError("a counter of transfers needs a positive control")

@@ -15,41 +15,16 @@ from spliter.backend import Placement
 def chunks(
     *, max_dims: int = 3, max_blocks: int = 6, min_size: int = 0, max_size: int = 5
 ) -> st.SearchStrategy[tuple[tuple[int, ...], ...]]:
-    """Draw ragged chunk sizes along one or several axes.
+    """Draw ragged chunk sizes along one or several axes: tuples of tuples of int.
 
-    Parameters
-    ----------
-    max_dims : int
-        Maximum number of axes.
-    max_blocks : int
-        Maximum number of blocks along an axis; the minimum is one.
-    min_size, max_size : int
-        Sizes of a block along an axis; zero-size blocks are blocks too.
-
-    Returns
-    -------
-    SearchStrategy
-        Strategy for tuples of tuples of int.
+    There is at least one axis, and one block along each. Blocks without items are blocks too.
     """
     axis = st.lists(st.integers(min_size, max_size), min_size=1, max_size=max_blocks).map(tuple)
     return st.lists(axis, min_size=1, max_size=max_dims).map(tuple)
 
 
 def block_grids(*, max_dims: int = 3, max_blocks: int = 6) -> st.SearchStrategy[BlockGrid]:
-    """Draw block grids with ragged, sometimes empty, blocks of known size.
-
-    Parameters
-    ----------
-    max_dims : int
-        Maximum number of axes.
-    max_blocks : int
-        Maximum number of blocks along an axis.
-
-    Returns
-    -------
-    SearchStrategy
-        Strategy for block grids.
-    """
+    """Draw block grids with ragged, sometimes empty, blocks of known size."""
     return chunks(max_dims=max_dims, max_blocks=max_blocks).map(BlockGrid.from_chunks)
 
 
@@ -63,26 +38,7 @@ def placements(
     max_replicas: int = 3,
     max_nbytes: int = 1000,
 ) -> Placement:
-    """Draw placements of blocks of any size with one or several holders.
-
-    Parameters
-    ----------
-    draw : callable
-        Given by hypothesis.
-    min_blocks, max_blocks : int
-        Number of blocks.
-    max_locations : int
-        Maximum number of locations.
-    max_replicas : int
-        Maximum number of holders of one block.
-    max_nbytes : int
-        Maximum size of a block in bytes; the minimum is zero.
-
-    Returns
-    -------
-    Placement
-        Drawn at random.
-    """
+    """Draw placements of blocks, some of no bytes, with one or several holders each."""
     names = [f"location-{number}" for number in range(draw(st.integers(1, max_locations)))]
     held = st.lists(st.sampled_from(names), min_size=1, max_size=max_replicas, unique=True)
     holders = draw(st.lists(held, min_size=min_blocks, max_size=max_blocks))
@@ -93,19 +49,7 @@ def placements(
 def capacities(
     locations: Sequence[Location], *, most: int = 6
 ) -> st.SearchStrategy[dict[Location, int]]:
-    """Draw the numbers of cores of the given locations.
-
-    Parameters
-    ----------
-    locations : sequence of Location
-    most : int
-        Maximum number of cores; the minimum is one.
-
-    Returns
-    -------
-    SearchStrategy
-        Strategy for mappings of location to int.
-    """
+    """Draw the numbers of cores of the given locations, from one to `most`."""
     return st.fixed_dictionaries({location: st.integers(1, most) for location in locations})
 
 
@@ -130,20 +74,7 @@ class PlacedBlocks:
 
 @st.composite
 def placed_blocks(draw: st.DrawFn, *, n_locations: int, max_blocks: int = 12) -> PlacedBlocks:
-    """Draw collections of one axis, spread over locations.
-
-    Parameters
-    ----------
-    draw : callable
-        Given by hypothesis.
-    n_locations : int
-    max_blocks : int
-        Maximum number of blocks.
-
-    Returns
-    -------
-    PlacedBlocks
-    """
+    """Draw collections of one axis, spread over locations."""
     lengths = draw(st.lists(st.integers(0, 6), min_size=1, max_size=max_blocks))
     where = st.integers(0, n_locations - 1)
     placement = draw(st.lists(where, min_size=len(lengths), max_size=len(lengths)))
