@@ -154,6 +154,24 @@ def check_count(name: str, value: object, least: int = 1, instead: str = "") -> 
         raise InvalidArgumentError(f"{name} must be {instead}an int >= {least}, got {value!r}")
 
 
+def check_choice(name: str, value: object, *choices: object, advice: str = "") -> None:
+    """Reject what is none of a few values, which are of the same types.
+
+    Examples
+    --------
+    >>> check_choice("materialize", "auto", True, False, "auto")
+    >>> try:
+    ...     check_choice("materialize", 1, True, False, "auto")
+    ... except InvalidArgumentError as error:
+    ...     print(error)
+    materialize must be True, False or "auto", got 1
+    """
+    if not any(isinstance(value, type(choice)) and value == choice for choice in choices):
+        *most, last = (f'"{each}"' if isinstance(each, str) else str(each) for each in choices)
+        expected = f"{', '.join(most)} or {last}"
+        raise InvalidArgumentError(f"{name} must be {expected}, got {value!r}{advice}")
+
+
 def owner_of(executor: Any) -> int | None:
     """Return the id of this process, to which an executor is bound; None if it works in forks."""
     return None if executor.usable_in_forks else os.getpid()

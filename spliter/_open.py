@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Never
 
-from spliter._errors import InvalidArgumentError
+from spliter._checks import check_choice
 from spliter._hints import check_aligned_arguments, check_no_keywords
 from spliter._plan import Plan
 from spliter._planning.options import SplitOptions
@@ -121,7 +121,7 @@ def split(
     """
     check_no_keywords("split", others)
     options = SplitOptions(partitions_per_location, parse_schedule(schedule), steal, materialize)
-    _check_persist(persist)
+    check_choice("persist", persist, True, False)
     check_prefetch(prefetch)
     locator = locator_for(collection, backend)
     check_aligned_arguments(locator.recognises, collection, aligned)
@@ -135,10 +135,3 @@ def split(
     foreign = load(backend).executor if backend is not None else None
     executor = foreign(blocks) if foreign is not None else blocks.executor
     return Split(Plan(blocks, executor, options))
-
-
-def _check_persist(value: object) -> None:
-    if not isinstance(value, bool):
-        raise InvalidArgumentError(
-            f"persist must be True (compute lazy collections) or False, got {value!r}"
-        )

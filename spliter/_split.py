@@ -155,9 +155,7 @@ class Split(Sequence[Partition]):
             Row numbers in the whole collection, in any order and repeated; negative ones count
             from the end.
         columns : sequence, optional
-            Columns to return, in this order: numbers for arrays and sparse matrices, names of
-            fields for structured arrays, labels for DataFrames and tables. All columns by default.
-            Aligned collections, after the first one, keep all theirs.
+            Columns to return, as for :meth:`Partition.materialize`.
 
         Returns
         -------
@@ -276,17 +274,10 @@ class Split(Sequence[Partition]):
         results : iterable of (Partition, future)
             All partitions of one iteration, each with the future of a list of arrays or frames,
             one per block (see :meth:`Partition.cut`).
-        dtype : dtype, optional
-            Dtype of these arrays.
-        trailing_shape : sequence of int
-            Their shape without axis 0, and without further axes along which there are several
-            blocks.
-        meta : DataFrame, Series, Index, ndarray, sparse matrix, tuple or dict, optional
-            Instead of `dtype`, as for :meth:`map_blocks`.
+        dtype, trailing_shape, meta, rows
+            Of these arrays or frames, as for :meth:`map_blocks`.
         output : int, optional
             Which element of each result to use, if the tasks return tuples of such lists.
-        rows : {"same", "unknown"}
-            Whether each block has as many rows as that of this collection.
 
         Returns
         -------

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spliter._checks import check_choice
 from spliter._errors import InvalidArgumentError
 from spliter._planning.planner import check_partitions_per_location
-from spliter._planning.reuse import Materialize, check_materialize
+from spliter._planning.reuse import Materialize
 from spliter._planning.schedule import AUTO, Schedule
 
 
@@ -27,9 +28,8 @@ class SplitOptions:
 
     def __post_init__(self) -> None:
         check_partitions_per_location(self.partitions_per_location)
-        check_materialize(self.materialize)
-        if not isinstance(self.steal, bool):
-            raise InvalidArgumentError(f"steal must be True or False, got {self.steal!r}")
+        check_choice("materialize", self.materialize, True, False, "auto")
+        check_choice("steal", self.steal, True, False)
         if self.schedule is not None and self.partitions_per_location is not None:
             raise InvalidArgumentError(
                 "a schedule decides how many partitions a location gets; pass schedule or "

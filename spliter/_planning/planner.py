@@ -247,19 +247,19 @@ def plan(
     check_partitions_per_location(partitions_per_location)
     chosen = choose_holders(placement, capacities)
     costs = placement.nbytes if schedule is None else schedule.costs(placement.nbytes)
-    shared = _shared_runs(placement, capacities, chosen) if steal else []
+    shared = _shared_groups(placement, capacities, chosen) if steal else []
     found: list[PlannedPartition] = []
-    for run in [*_pinned_runs(placement, capacities, chosen, shared), *shared]:
-        here = costs[run.positions]
+    for group in [*_pinned_groups(placement, capacities, chosen, shared), *shared]:
+        here = costs[group.positions]
         chunks = (
-            cut_evenly(here, min(partitions_per_location or run.cores, len(here)))
+            cut_evenly(here, min(partitions_per_location or group.cores, len(here)))
             if schedule is None
-            else schedule.cut(here, run.cores)
+            else schedule.cut(here, group.cores)
         )
         for chunk in chunks:
-            blocks = run.positions[chunk]
+            blocks = group.positions[chunk]
             nbytes = placement.nbytes[blocks]
-            found.append(PlannedPartition(run.location, blocks, nbytes, run.holders))
+            found.append(PlannedPartition(group.location, blocks, nbytes, group.holders))
     if shared:
         found = _balanced(found, capacities)
     elif steal and len(placement.locations) > 1 and placement.everywhere:
@@ -267,7 +267,7 @@ def plan(
     return _in_order(found, None if schedule is None else costs)
 
 
-class _Run(NamedTuple):
+class _Group(NamedTuple):
     """Blocks that are cut into partitions together."""
 
     location: Location
@@ -276,29 +276,29 @@ class _Run(NamedTuple):
     holders: tuple[Location, ...] = ()
 
 
-def _pinned_runs(
+def _pinned_groups(
     placement: Placement,
     capacities: Mapping[Location, int],
     chosen: IntArray,
-    shared: Sequence[_Run],
-) -> list[_Run]:
+    shared: Sequence[_Group],
+) -> list[_Group]:
     """Return the blocks of each location that no other one shares."""
     left = np.ones(placement.nblocks, dtype=bool)
-    for run in shared:
-        left[run.positions] = False
+    for group in shared:
+        left[group.positions] = False
     # A stable sort groups the blocks by location and keeps collection order inside.
     order = np.flatnonzero(left)[np.argsort(chosen[left], kind="stable")]
     bounds = np.searchsorted(chosen[order], np.arange(len(placement.locations) + 1)).tolist()
     return [
-        _Run(location, order[start:stop], capacities[location])
+        _Group(location, order[start:stop], capacities[location])
         for location, start, stop in zip(placement.locations, bounds, bounds[1:], strict=False)
         if start < stop
     ]
 
 
-def _shared_runs(
+def _shared_groups(
     placement: Placement, capacities: Mapping[Location, int], chosen: IntArray
-) -> list[_Run]:
+) -> list[_Group]:
     """Group the blocks that have several holders by these.
 
     A group is cut for the cores that a plan without stealing gives it, times the number of its
@@ -313,13 +313,13 @@ def _shared_runs(
     groups: dict[tuple[int, ...], list[int]] = {}
     for block, ids in zip(replicated.tolist(), _holders_of(placement, replicated), strict=True):
         groups.setdefault(tuple(ids), []).append(block)
-    heaviest = sorted(groups.items(), key=lambda group: -int(weights[group[1]].sum()))
+    heaviest = sorted(groups.items(), key=lambda item: -int(weights[item[1]].sum()))
     found = []
     for held, blocks in heaviest[: int(cores.sum())]:
         wanted = max(round(float(shares[blocks].sum()) * len(held)), 1)
         holders = tuple(placement.locations[number] for number in held)
         count = min(wanted, sum(capacities[holder] for holder in holders))
-        found.append(_Run(holders[0], np.array(blocks), count, holders))
+        found.append(_Group(holders[0], np.array(blocks), count, holders))
     return found
 
 

@@ -72,12 +72,6 @@ class Materialization:
 NOT_MATERIALIZED: Final = Materialization(None, "not requested")
 
 
-def check_materialize(value: object) -> None:
-    """Reject values other than ``True``, ``False`` and ``"auto"``."""
-    if not (isinstance(value, bool) or value == "auto"):
-        raise InvalidArgumentError(f'materialize must be True, False or "auto", got {value!r}')
-
-
 def passes_to_pay(block_nbytes: float) -> int:
     """Return the number of passes after which concatenating blocks of so many bytes breaks even.
 
@@ -121,7 +115,6 @@ def decide(
     InvalidArgumentError
         If `materialize` is ``True`` and the blocks form several columns.
     """
-    check_materialize(materialize)
     columns = grid.nblocks != grid.shape[0]
     if materialize is True:
         if columns:

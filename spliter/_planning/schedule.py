@@ -20,12 +20,12 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from spliter._checks import check_count
+from spliter._checks import check_choice, check_count
 from spliter._errors import InvalidArgumentError
 from spliter._planning.grid import IntArray
 
@@ -116,10 +116,7 @@ class Schedule:
             raise _unknown(self.kind)
         object.__setattr__(self, "kind", kind)
         check_count("min_blocks", self.min_blocks)
-        if self.order is not None and str(self.order) not in get_args(Order):
-            raise InvalidArgumentError(
-                f'order must be "contiguous", "strided" or None, got {self.order!r}'
-            )
+        check_choice("order", self.order, "contiguous", "strided", None)
         if self.weights is not None:
             object.__setattr__(self, "weights", _checked_weights(self.weights))
 

@@ -23,13 +23,20 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from spliter._checks import check_count, lazy_kind, name_of
+from spliter._checks import check_choice, check_count, lazy_kind, name_of
 from spliter._errors import InvalidArgumentError
 from spliter._format import describe_type
 from spliter._reading.keys import identity_of, plain_key
 from spliter._reading.kinds import checked
 from spliter._reading.pace import MAX_DEPTH, Pace, Prefetch, check_prefetch
-from spliter._reading.read_ahead import LookAhead, ReadAhead, TimedRead, start_read, timed
+from spliter._reading.read_ahead import (
+    LookAhead,
+    ReadAhead,
+    TimedRead,
+    start_read,
+    timed,
+    window_of,
+)
 
 Keys: TypeAlias = Callable[[Any], Iterable[Hashable]]
 Missing: TypeAlias = Literal["raise"] | None
@@ -114,8 +121,7 @@ class Lookup:
                 f"keys must be a function that returns the keys of a block, got {self.keys!r}"
             )
         _check_plain(self.keys, f"keys={name_of(self.keys)}")
-        if not (self.missing is None or self.missing == "raise"):
-            raise InvalidArgumentError(f'missing must be None or "raise", got {self.missing!r}')
+        check_choice("missing", self.missing, None, "raise")
 
     def keys_of(self, block: Any) -> list[Hashable]:
         """Return the keys of a block, as Python's own objects."""
@@ -217,13 +223,10 @@ class LookupAhead(LookAhead[BlockLookup]):
     ) -> None:
         self._is_closed = True  # for the destructor
         check_prefetch(prefetch)
-        window: tuple[str, Callable[[], bool], int] = location, _always, 1
-        if isinstance(blocks, ReadAhead):  # share its window
-            of = blocks.fetches
-            window = of.location, of.has_memory, of.processes
-        location, has_memory, processes = window
-        pace = Pace(prefetch, WORTHWHILE_SECONDS)
-        super().__init__(nbytes, prefetch, location, has_memory, split, processes, pace)
+        window, has_memory = window_of(location), _always
+        if isinstance(blocks, ReadAhead):
+            window, has_memory = blocks._window, blocks.fetches.has_memory
+        super().__init__(nbytes, window, has_memory, split, Pace(prefetch, WORTHWHILE_SECONDS))
         self._blocks = blocks
         self._lookup = lookup
         self._is_threaded = prefetch is not False

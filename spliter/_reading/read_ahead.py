@@ -173,12 +173,14 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
     ----------
     nbytes : sequence of int
         Bytes of memory of each item.
-    prefetch, location, has_memory, processes
+    window : Window
+        Bounds the bytes of what was begun.
+    has_memory : callable
         As for :class:`Fetches`.
     split : str
         Token of the Split that the items belong to.
-    pace : Pace, optional
-        That of the loop before this one.
+    pace : Pace
+        How many to begin; that of the loop before this one, if there was one.
     following : callable, optional
         Reads what comes after the last item.
     """
@@ -186,22 +188,20 @@ class LookAhead(Iterator[Any], ABC, Generic[PendingT]):
     def __init__(
         self,
         nbytes: Sequence[int],
-        prefetch: Prefetch,
-        location: str,
+        window: Window,
         has_memory: Callable[[], bool],
         split: str,
-        processes: int = 1,
-        pace: Pace | None = None,
+        pace: Pace,
         following: Following | None = None,
     ) -> None:
         self._nbytes = nbytes
         self._end = len(nbytes)
-        self._pace = pace or Pace(prefetch)
+        self._pace = pace
         self._following = following
         self._has_memory = has_memory
         self._split = split
-        self._window = window_of(location, processes)
-        self._window.add_loop()
+        self._window = window
+        window.add_loop()
         self._begun: deque[tuple[PendingT, int]] = deque()
         self._held = 0
         self._turn = 0
@@ -331,11 +331,9 @@ class ReadAhead(LookAhead[TimedRead]):
         following: Following | None = None,
     ) -> None:
         self.fetches: Fetches = fetches
-        prefetch, location = fetches.prefetch, fetches.location
-        has_memory, processes = fetches.has_memory, fetches.processes
-        about = fetches.nbytes, prefetch, location, has_memory, split, processes
-        pace = pace or Pace(prefetch, start=window_of(location, processes).depth)
-        super().__init__(*about, pace, following)
+        window = window_of(fetches.location, fetches.processes)
+        pace = pace or Pace(fetches.prefetch, start=window.depth)
+        super().__init__(fetches.nbytes, window, fetches.has_memory, split, pace, following)
 
     def _begin(self, number: int) -> TimedRead:
         return start_read(self.fetches.read, number)

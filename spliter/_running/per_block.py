@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spliter._checks import check_block_function
+from spliter._checks import check_block_function, check_choice
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
 from spliter._plan import Plan, first_block
@@ -122,20 +122,16 @@ def _check_divisions(
         )
 
 
-def check_rows_option(rows: str) -> None:
-    """Reject a value of `rows` that is none of its own."""
-    if rows not in ("same", "unknown"):
-        raise InvalidArgumentError(
-            f"rows must be 'same' or 'unknown', got {rows!r}; pass an argument of the function "
-            "that is called rows with functools.partial"
-        )
+def _check_rows_option(rows: object) -> None:
+    advice = "; pass an argument of the function that is called rows with functools.partial"
+    check_choice("rows", rows, "same", "unknown", advice=advice)
 
 
 def result_chunks(
     grid: BlockGrid, template: Template, rows: RowCounts
 ) -> tuple[tuple[int, ...], ...]:
     """Return the sizes of the blocks of results along each axis."""
-    check_rows_option(rows)
+    _check_rows_option(rows)
     chunks = (*grid.chunks[: template.axes], *((size,) for size in template.trailing_shape))
     if rows == "same":
         return chunks
@@ -170,7 +166,7 @@ def map_blocks(
     rows: RowCounts,
 ) -> Any:
     """Apply a function to every block, as :meth:`spliter.Split.map_blocks`."""
-    check_rows_option(rows)
+    _check_rows_option(rows)
     check_block_function(fn, kwargs, *options_of_blocks())
     blocks, axes = plan.blocks, plan.grid.cut_axes
     dtype, _, meta = result

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
-from spliter._checks import check_count, check_task_function, name_of
+from spliter._checks import check_choice, check_count, check_task_function, name_of
 from spliter._errors import InvalidArgumentError
 from spliter._partition import Partition
 from spliter._plan import Plan, first_block
@@ -70,12 +70,6 @@ class Team:
         return _TeamTask(self, given[: self.partitions], given[self.partitions :], cores).run()
 
 
-def check_queues(value: object) -> None:
-    """Reject values other than the names of queues."""
-    if not isinstance(value, str) or value not in get_args(Queues):
-        raise InvalidArgumentError(f'queues must be "central", "core" or "group", got {value!r}')
-
-
 def team_size(threads: int | None, location: Location, cores: int) -> int:
     """Return the number of threads at a location: as requested, or one per core."""
     if threads is None:
@@ -100,7 +94,7 @@ def map_reduce(
     """Start a team at each location, as :meth:`spliter.Split.map_reduce`; return the future."""
     check_task_function(fn)
     check_task_function(combine, "combine, the second argument of map_reduce,")
-    check_queues(queues)
+    check_choice("queues", queues, "central", "core", "group")
     here: dict[Location, list[Partition]] = {}
     for partition in plan.begin_pass():
         here.setdefault(partition.location, []).append(partition)
