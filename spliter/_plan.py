@@ -76,6 +76,7 @@ class Plan:
         self._created: weakref.WeakKeyDictionary[Partition, tuple[PartitionBlocks, Dispatch]] = (
             weakref.WeakKeyDictionary()
         )
+        self._counter = weakref.WeakMethod(self.count_rows)
         self._iterations = 0
         self._next_check = 1
         self._locate()
@@ -136,9 +137,7 @@ class Plan:
     def _create(self, planned: PlannedPartition, source: BlockSource) -> Partition:
         indexes = BlockIndexes.of(self.grid, planned.positions)
         blocks = PartitionBlocks(planned.location, indexes, planned.nbytes, source, self.token)
-        dispatch = Dispatch(
-            self.executor, planned.location, weakref.WeakMethod(self.count_rows), planned.holders
-        )
+        dispatch = Dispatch(self.executor, planned.location, self._counter, planned.holders)
         dispatch.materialization = self.materialization
         partition = Partition(blocks, dispatch)
         self._created[partition] = blocks, dispatch
