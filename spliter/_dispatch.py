@@ -17,18 +17,9 @@ from spliter.backend.executor import Executor
 
 @dataclass(eq=False, slots=True)
 class Dispatch:
-    """Starts the tasks of one partition.
+    """Starts the tasks of one partition: at its location, or at any of its holders if it has some.
 
-    Parameters
-    ----------
-    executor : Executor
-        Runs the tasks.
-    location : Location
-        Where they run.
-    counter : weak reference to a method
-        Counts the rows of all blocks of the Split.
-    holders : tuple of Location
-        Locations at any of which they may run instead; empty if at none.
+    `counter` counts the rows of all blocks of the Split.
     """
 
     executor: Executor

@@ -35,23 +35,8 @@ from spliter.metrics import RECORDS, take_passes
 class Plan:
     """Locates the blocks of a Split and groups them: once, and again if they have moved.
 
-    Partitions whose blocks have not moved stay the same objects.
-
-    Parameters
-    ----------
-    blocks : Blocks
-        The opened collections.
-    executor : Executor
-        Runs the tasks.
-    options : SplitOptions
-        How to cut the blocks of each location.
-
-    Raises
-    ------
-    AlignmentError
-        If the collections are not blocked alike.
-    InvalidArgumentError
-        If tasks are to be stolen, and the engine or the placement of the blocks does not allow it.
+    Partitions whose blocks have not moved stay the same objects. Refuses collections that are not
+    blocked alike, and stealing where the engine or the placement of the blocks does not allow it.
     """
 
     def __init__(self, blocks: Blocks, executor: Executor, options: SplitOptions) -> None:
@@ -252,10 +237,7 @@ class Plan:
     def count_rows(self) -> BlockGrid:
         """Return the grid with the rows of each block; counts them once, by tasks.
 
-        Raises
-        ------
-        UnknownItemIndexError
-            On the engine's event loop, which must not wait.
+        Refused on the engine's event loop, which must not wait.
         """
         if not self.grid.has_known_items:
             if not self.executor.blocking_call_allowed():

@@ -133,11 +133,6 @@ def choose_holders(placement: Placement, capacities: Mapping[Location, int]) -> 
     -------
     ndarray of int64, shape (nblocks,)
         For each block an index into ``placement.locations``.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If some block has no holder, or a location has no capacity.
     """
     counts = np.diff(placement.holder_offsets)
     if counts.size and counts.min() == 0:

@@ -25,13 +25,6 @@ from spliter._planning.grid import BlockGrid, IntArray
 def check_items(indices: Any, n_items: int) -> IntArray:
     """Return item indexes as integers from 0 on; negative ones count from the end.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If they are not a list of integers.
-    ItemIndexError
-        If one is out of range.
-
     Examples
     --------
     >>> check_items([2, -1], 5)

@@ -34,8 +34,7 @@ class Template:
     trailing_shape : tuple of int
         Shape of arrays along the axes after the first `axes` ones.
     meta : DataFrame, Series, Index or sparse matrix, or None
-        An empty frame with the same columns and dtypes, or an empty matrix of the same format;
-        ``None`` for other arrays.
+        Without rows; ``None`` for other arrays.
     axes : int
         Leading axes along which results have the shape of their block: up to the last one along
         which the collection has several blocks.

@@ -76,15 +76,10 @@ class Executor(ABC):
         kwargs: Mapping[str, Any],
         location: Location | None = None,
     ) -> Any:
-        """Run ``fn(*args, **kwargs)``, at `location` if one is given.
+        """Run ``fn(*args, **kwargs)``, at `location` if one is given; return the engine's future.
 
         Partitions among the arguments arrive as partitions that can be iterated there;
         futures of this engine arrive as their results.
-
-        Returns
-        -------
-        future
-            The engine's own kind of future.
         """
 
     def submit_team(
@@ -98,11 +93,6 @@ class Executor(ABC):
 
         `cores` is a function that returns how many of the `threads` may run at the moment, and 0
         once the task has been cancelled. By default all may run until the task ends.
-
-        Returns
-        -------
-        future
-            The engine's own kind of future.
         """
         # Called without arguments it returns the number; unlike a lambda it can be pickled.
         return self.submit(fn, (functools.partial(int, threads), *args), {}, location)
@@ -116,12 +106,8 @@ class Executor(ABC):
     ) -> Any:
         """Run ``fn(*args, **kwargs)`` at one of several locations, if the executor can steal.
 
-        The engine chooses, and may move the task to another of them until it starts.
-
-        Returns
-        -------
-        future
-            The engine's own kind of future; :meth:`location_of` returns ``None`` for it.
+        The engine chooses, and may move the task to another of them until it starts;
+        :meth:`location_of` returns ``None`` for its future.
         """
         # Not abstract: never called for an executor that cannot steal.
         raise NotImplementedError

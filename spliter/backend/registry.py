@@ -286,15 +286,7 @@ def is_collection(value: Any) -> bool:
 def graph_scheduler(
     client: Any, partitions_per_location: int | None, backend: str | None
 ) -> GraphScheduler:
-    """Make the scheduler of ``partitioned``; with no client, for the current one.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `client` is not a client of an engine that runs graphs.
-    BackendNotUsableError
-        If the backend cannot be imported, or does not run graphs.
-    """
+    """Make the scheduler of ``partitioned``; with no client, for the current one."""
     if backend is None and client is None:
         names = [name for name, each in declared().items() if each.graphs]
         found: list[Backend | BackendNotUsableError] = [load(names[0])]

@@ -55,16 +55,9 @@ def capacities(
 
 @dataclass(frozen=True)
 class PlacedBlocks:
-    """Blocks along axis 0 and where each goes.
+    """Blocks along axis 0 and where each goes: rows, and number of its location.
 
-    Parameters
-    ----------
-    lengths : tuple of int
-        Rows of each block.
-    placement : tuple of int, same length
-        Number of the location of each block.
-    partitions_per_location : int or None
-        Argument of ``split``.
+    `partitions_per_location` is the argument of ``split``.
     """
 
     lengths: tuple[int, ...]
