@@ -39,7 +39,7 @@ def count(people: Any, number: int) -> int:
     """Count the persons below one, who has none after the sixth level."""
     person = people.get(number)
     below = person["reports"] if person else []
-    return (1 if person else 0) + sum(people.map(lambda one: count(people, one), below))
+    return int(bool(person)) + sum(people.map(lambda one: count(people, one), below))
 
 
 def test_a_tree_takes_a_request_for_each_batch_of_a_level(server: RedisServer) -> None:
