@@ -38,8 +38,9 @@ def source_of(server: RedisServer, **options: Any) -> RedisSource:
 def count(people: Any, number: int) -> int:
     """Count the persons below one, who has none after the sixth level."""
     person = people.get(number)
-    below = person["reports"] if person else []
-    return int(bool(person)) + sum(people.map(lambda one: count(people, one), below))
+    below: list[int] = person["reports"] if person else []
+    counts: list[int] = people.map(lambda one: count(people, one), below)
+    return sum(counts, 1 if person else 0)
 
 
 def test_a_tree_takes_a_request_for_each_batch_of_a_level(server: RedisServer) -> None:
