@@ -130,21 +130,6 @@ def test_bars_are_medians_and_whiskers_are_quartiles() -> None:
     assert segment[:, 1].tolist() == pytest.approx([1.8, 2.4])
 
 
-def test_what_sticks_out_is_cut_and_bears_its_value() -> None:
-    bars = [bar("baseline", 1, 1.0), bar("spliter", 1, 1.1), bar("rechunk", 1, 50.0)]
-    axes = axes_of(SMALL.replace("seed = 7", 'axis = "cut"'), bars)
-    assert axes.get_ylim()[1] < 2
-    assert [text.get_text() for text in axes.texts] == ["50 s"]
-    assert axes_of(SMALL, bars).get_ylim()[1] > 50
-
-
-def test_an_axis_is_not_cut_where_all_fits() -> None:
-    bars = [bar("baseline", 1, 1.0), bar("spliter", 1, 2.0), bar("rechunk", 1, 3.0)]
-    axes = axes_of(SMALL.replace("seed = 7", 'axis = "cut"'), bars)
-    assert axes.get_ylim()[1] > 3
-    assert not axes.texts
-
-
 def test_a_log_axis_where_the_scenario_has_it() -> None:
     bars = [bar("baseline", 1, 1.0), bar("spliter", 1, 2.0)]
     assert axes_of(SMALL.replace("seed = 7", 'axis = "log"'), bars).get_yscale() == "log"

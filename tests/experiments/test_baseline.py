@@ -159,7 +159,7 @@ def test_dead_process_is_noticed_before_it_is_asked() -> None:
 KILLED_PARENT = """
 import os, signal
 from spliter_experiments.compare.baseline import start_baseline
-from tests.experiments.test_floor import describe
+from tests.experiments.test_baseline import describe
 if __name__ == "__main__":
     with start_baseline(2) as floor:
         print(*[share[0] for share in floor.call(describe)], flush=True)
