@@ -56,7 +56,7 @@ ELEMENTWISE = [
     *("np.searchsorted([0.0, 3.0], x)", "np.zeros_like(x) + x", "np.full_like(x, 3) - x"),
     *("np.full_like(x, x * 2)", "np.full_like(y, fill_value=x[:, None], dtype='f4')"),
     *("np.copy(a=x) * 2", "x.copy() + 1", "np.roll(x, 3) * 2", "np.roll(y, 2, 0) - y"),
-    "np.roll(y, shift=1, axis=1)",
+    *("np.roll(y, shift=1, axis=1)", "(x > 0) ** 2 + (x > 0)"),
 ]
 FILTERS = [
     *("x[x > 3]", "y[x > 3] * 2", "x[x > 3] + x[x > 3]", "y[y[:, 0] > 0].sum(axis=0)"),

@@ -120,6 +120,18 @@ def test_one_warning_per_call_at_the_users_line() -> None:
     )
 
 
+@pytest.mark.parametrize("exponent", [2, 2.0, 0.5, -1, -1.0, 1.5, -2])
+def test_warnings_of_powers_name_the_function_of_numpy(exponent: float) -> None:
+    x = np.array([-1.0, 0.0, 1e300] * N)
+    seen = []
+    for body in (lambda x: x**exponent, pipeline(lambda x: x**exponent)):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            body(x)
+        seen.append(sorted(str(each.message) for each in found))
+    assert seen[0] == seen[1] != []
+
+
 def test_batches_with_floating_point_errors_have_the_same_bits() -> None:
     x = np.ones(N)
     x[500] = 0

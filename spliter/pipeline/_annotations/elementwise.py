@@ -121,7 +121,7 @@ def dtypes_of(call: Call) -> tuple[np.dtype[Any], ...]:
 
 
 class _Like(NamedTuple):
-    """What the dtype of a result depends on: axes and dtype of an array, type of a number."""
+    """Axes and dtype of an array, or type of a number (not of 2: flags squared are int8)."""
 
     ndim: int | None
     dtype: Any
@@ -140,7 +140,7 @@ def _example(value: Any) -> Any:
         return value.data if value.meta is None else _Like(len(value.meta.shape), value.meta.dtype)
     if isinstance(value, np.generic) and value.dtype.kind in DTYPES:
         return _Like(0, value.dtype)
-    is_any = type(value) in (float, complex) or (type(value) is int and 0 <= value < 128)
+    is_any = type(value) in (float, complex) or (type(value) is int and 2 != value in range(128))
     return _Like(None, type(value)) if is_any else value
 
 

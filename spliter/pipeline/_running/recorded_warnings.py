@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -37,8 +38,10 @@ class WarningRecorder:
         """Warn of everything recorded, in the order of the calls."""
         found, self._found = self._found, {}
         for call, kind in sorted(found, key=lambda each: (each[0].number, each[1])):
+            exponent = str(call.args[1]) if call.fn is operator.pow else None
+            names = {None: call.name, "2": "square", "0.5": "sqrt", "-1": "reciprocal"}
             warnings.warn_explicit(
-                f"{kind} encountered in {call.name}",
+                f"{kind} encountered in {names.get(exponent, 'power')}",
                 RuntimeWarning,
                 call.site.filename,
                 call.site.lineno,
