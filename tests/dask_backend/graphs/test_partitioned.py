@@ -202,6 +202,17 @@ def test_what_is_written_is_locked_in_all_processes(client: Client, tmp_path: Pa
         assert locks.get_dask_scheduler() == "distributed"
 
 
+def test_xarray_writes_zarr_with_a_task_per_partition(client: Client, tmp_path: Path) -> None:
+    """It passes an option that Dask ignores."""
+    xr, _ = pytest.importorskip("xarray"), pytest.importorskip("zarr")
+    x = xr.DataArray(array(), dims=("time", "place"), name="x").to_dataset()
+    with counted(client) as sent, partitioned(client):
+        x.to_zarr(tmp_path / "x.zarr", zarr_format=2)
+    assert len(sent) <= 6
+    with xr.open_zarr(tmp_path / "x.zarr") as lazy:
+        assert same(lazy.x.values, x.x.data.compute(scheduler=client))
+
+
 def test_tasks_that_have_another_key_than_in_the_graph(client: Client) -> None:
     """As clones of `dask.graph_manipulation` do: the key of the original."""
     graph: dict[str, Any] = {f"clone{n}": Task(f"part{n}", abs, -n) for n in range(CHUNKS)}

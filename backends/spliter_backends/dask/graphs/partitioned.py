@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -199,7 +200,8 @@ class Partitioned:
     def _plan(
         self, client: Client, graph: Any, keys: Sequence[Key], options: Mapping[str, Any]
     ) -> _Planned | _Forwarded:
-        if options or dask.get_annotations():
+        honoured = inspect.signature(client.get).parameters  # it ignores others, as flush=True
+        if honoured.keys() & options.keys() or dask.get_annotations():
             return _Forwarded("options or annotations hold for all tasks")
         if not task_graphs.usable():
             return _Forwarded("this version of Dask differs from those tested")
