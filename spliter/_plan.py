@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -49,14 +49,15 @@ class Plan:
         if options.schedule is not None:
             order = options.schedule.with_order("contiguous" if blocks.stored else "strided")
             options = replace(options, schedule=order)
-        self.blocks = blocks
-        self.executor = executor
-        self.options = options
-        self.grid = blocks.grids[0]
-        self.token = uuid.uuid4().hex
+        self.blocks: Blocks = blocks
+        self.executor: Executor = executor
+        self.options: SplitOptions = options
+        self.grid: BlockGrid = blocks.grids[0]
+        self.token: str = uuid.uuid4().hex
+        self.capacities: Mapping[Location, int] = {}
         self.partitions: list[Partition] = []
         self.materialization: Materialization = NOT_MATERIALIZED
-        self.is_closed = False
+        self.is_closed: bool = False
         self._owner = owner_of(executor)
         self._created: weakref.WeakKeyDictionary[Partition, tuple[PartitionBlocks, Dispatch]] = (
             weakref.WeakKeyDictionary()

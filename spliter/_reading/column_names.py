@@ -14,7 +14,7 @@ def column_names(block: Any) -> list[Hashable] | None:
 
     Examples
     --------
-    >>> import pandas as pd
+    >>> import numpy as np, pandas as pd
     >>> column_names(pd.DataFrame({"a": [1], "b": [2]})), column_names(np.zeros((1, 2)))
     (['a', 'b'], None)
     """

@@ -30,8 +30,8 @@ class BoundPacker:
     def __init__(
         self, array: Buffer, packed: Buffer, memory: Bytes, part: Bytes, moves: tuple[Move, ...]
     ) -> None:
-        self.array = array
-        self.packed = packed
+        self.array: Buffer = array
+        self.packed: Buffer = packed
         # The copies use addresses: memory, machine code and its arguments have to stay.
         self._kept: list[object] = [memory, part, moves]
         self._packs = [self._copy(move, memory, part, False) for move in moves]

@@ -127,7 +127,7 @@ def test_programs_without_their_library_are_left_out(
     [
         (["--backend", "ray"], "--backend ray: the programs are Dask's"),
         (["--placement", "even"], "--placement even: Dask places chunks of programs"),
-        (["--input", "x.npy"], "--input does not go with programs"),
+        (["--input", "x.npy"], "No such option: --input"),
         (["--workload", "magic"], "--workload 'magic' is unknown; take all, or some of sum, mean"),
         (["--ways", "spliter"], "no way 'spliter'; the ways are dask, dask-fused, dask-rechunk"),
     ],

@@ -124,7 +124,8 @@ def test_one_warning_per_call_at_the_users_line() -> None:
 def test_warnings_of_powers_name_the_function_of_numpy(exponent: float) -> None:
     x = np.array([-1.0, 0.0, 1e300] * N)
     seen = []
-    for body in (lambda x: x**exponent, pipeline(lambda x: x**exponent)):
+    bodies: list[Callable[[Any], Any]] = [lambda x: x**exponent, pipeline(lambda x: x**exponent)]
+    for body in bodies:
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             body(x)

@@ -29,7 +29,7 @@ from distributed import Client
 PLACES: Final = ("client and scheduler", "workers")
 """Groups of processes whose memory is measured."""
 
-LASTING: Final = ("DaskExecutor", "_Messages", "_Room", "_Lazy", "._read_ahead.Window")
+LASTING: Final = ("DaskExecutor", "_Messages", "_Room", "_Lazy", ".read_ahead.Window")
 """Objects that live as long as a client: one executor, and the state of the modules, such as the
 window of each location."""
 

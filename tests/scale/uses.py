@@ -21,7 +21,7 @@ LASTING = (
     "Peer",
     "PartitionHandle",
     "SharedCopies",
-    "metrics._records.Pass",
+    "_planning.passes.Pass",
 )
 """Ends of the names of classes of which objects may stay: one executor and what it has, and the
 measurements of the last 64 Splits (their number has a test of its own)."""
