@@ -134,6 +134,10 @@ class Partitioned:
 
     __hash__ = object.__hash__
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as ``None``: Dask sends its configuration to workers that it starts meanwhile."""
+        return type(None), ()
+
     def __call__(self, graph: Any, keys: Any, **options: Any) -> Any:
         """Compute keys of a graph (called by Dask)."""
         client = self.client
