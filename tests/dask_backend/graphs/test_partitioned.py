@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 from dask._task_spec import List, Task, TaskRef
 from dask.utils import get_scheduler_lock
-from distributed import Client, LocalCluster, Lock, SchedulerPlugin, wait
+from distributed import Client, Lock, SchedulerPlugin, wait
 from packaging.version import Version
 
 from spliter import partitioned
@@ -372,15 +372,13 @@ def test_a_worker_that_dies_is_survived(start_cluster: StartCluster, tmp_path: P
     assert same(result, x.std(axis=0).compute(scheduler="sync"))
 
 
-def test_workers_may_start_within_the_context() -> None:
+def test_workers_may_start_within_the_context(start_cluster: StartCluster) -> None:
     """A local cluster sends them the configuration, in which the scheduler is."""
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-        partitioned(client),
-    ):
+    client = start_cluster(n_workers=1)
+    cluster: Any = client.cluster
+    with partitioned(client):
         cluster.scale(2)
-        client.wait_for_workers(2, timeout=120)
+        client.wait_for_workers(2, timeout=60)
 
 
 def test_persisted_blocks_of_a_dead_worker_are_made_again(start_cluster: StartCluster) -> None:
