@@ -118,13 +118,15 @@ class ScheduleChecks(BackendHooks):
         parts = split(self.encoded(lengths), schedule="AUTO")
         assert "FAC2 now" in repr(parts)
         sizes = []
-        for _ in range(3):
+        for _ in range(10):  # measured times decide, and on a busy machine not at once
             found = self.collect(parts.map(_programs.rest_unevenly))
             sizes.append(len(found))
             assert sorted(item for items in found for item in items) == whole(lengths).tolist()
+            if sizes[-1] < sizes[0]:
+                break
         # One partition per core: without the time that each of more partitions takes.
         assert "STATIC by weights now" in repr(parts)
-        assert sizes[0] > sizes[2] == len(parts) == sum(cores)
+        assert sizes[0] > sizes[-1] == len(parts) == sum(cores)
         assert parts.moved.blocks == 0
 
     def test_map_reduce_of_materialized_partitions(self) -> None:
