@@ -8,7 +8,6 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from spliter._checks import check_count, check_task_function
@@ -76,12 +75,7 @@ class Region:
         _thread.requests.open(self._records)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._check_usable()
         self._state = "has ended; read within its with statement"
         _thread.requests.close(self._records)

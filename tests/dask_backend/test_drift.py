@@ -184,7 +184,7 @@ def move_all(client: Client, source: str, target: str) -> None:
         await dask_scheduler.delete_worker_data(source, keys, "test")
 
     client.run_on_scheduler(move)
-    # It is told without an answer.
+    # The scheduler does not wait until the worker has deleted them.
     wait_until(lambda: not client.run(_count_values, workers=[source])[source])
 
 

@@ -152,13 +152,20 @@ def test_tables_with_strides_have_equal_bits(view: Any, dtype: str) -> None:
                 assert outcome(pipeline(ufunc), *given) == expected, ufunc.__name__
 
 
-@pytest.mark.parametrize("library", ["skimage"])
-def test_functions_of_libraries(library: str) -> None:
-    picture = np.random.default_rng(1).uniform(0.05, 0.9, (20, 3, 3))
-    for name, types in functions_of(library).items():
-        module, _, function = name.rpartition(".")
-        fn = getattr(pytest.importorskip(module), function)
-        check_splittable(splittable(fn, **types), picture)
+pictures = hnp.arrays(
+    "f8",
+    st.tuples(st.integers(2, 20), st.integers(1, 3), st.just(3)),
+    elements=st.floats(0.05, 0.9),
+)
+
+
+@pytest.mark.parametrize("name", functions_of("skimage"))
+@settings(max_examples=max(settings().max_examples // 4, 8))
+@given(picture=pictures)
+def test_functions_of_libraries(name: str, picture: Any) -> None:
+    module, _, function = name.rpartition(".")
+    fn = getattr(pytest.importorskip(module), function)
+    check_splittable(splittable(fn, **functions_of("skimage")[name]), picture)
 
 
 @given(

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from spliter import InvalidArgumentError
 from spliter_backends.dask.graphs import planner
 from spliter_backends.dask.graphs.coarse import build
-from spliter_backends.dask.graphs.planner import ALONE, Plan, plan_clusters
+from spliter_backends.dask.graphs.plan import ALONE, Plan
+from spliter_backends.dask.graphs.planner import plan_clusters
 from spliter_backends.dask.internals.graphs import aliases, constant_sizes, separated
 
 pytestmark = pytest.mark.backend("dask")

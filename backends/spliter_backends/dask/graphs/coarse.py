@@ -11,7 +11,7 @@ from dask.typing import Key
 from dask.utils import key_split
 
 from spliter_backends.dask.graphs.clusters import ClusterTask, PickledCluster
-from spliter_backends.dask.graphs.planner import ALONE, Cluster, Output, Plan
+from spliter_backends.dask.graphs.plan import ALONE, Cluster, Output, Plan
 from spliter_backends.dask.internals.graphs import foreign, item_of, new_task
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dask.typing import Key
 from dask.utils import format_bytes
 
-from spliter_backends.dask.graphs.planner import ALONE, Plan
+from spliter_backends.dask.graphs.plan import ALONE, Plan
 
 
 @dataclass(frozen=True)

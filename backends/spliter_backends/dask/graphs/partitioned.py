@@ -27,7 +27,8 @@ from spliter_backends.dask.client.scheduler_calls import call_client
 from spliter_backends.dask.executor import executor_for_client
 from spliter_backends.dask.graphs.coarse import build
 from spliter_backends.dask.graphs.explain import Explanation, explain_plan
-from spliter_backends.dask.graphs.planner import Plan, plan_clusters
+from spliter_backends.dask.graphs.plan import Plan
+from spliter_backends.dask.graphs.planner import plan_clusters
 from spliter_backends.dask.internals.graphs import (
     aliases,
     constant_sizes,

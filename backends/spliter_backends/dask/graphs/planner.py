@@ -36,16 +36,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Final
 
 from dask.typing import Key
 
 from spliter import InvalidArgumentError
-
-ALONE: Final = -1
-"""Partition of tasks that stay single tasks."""
+from spliter_backends.dask.graphs.plan import ALONE, Cluster, Output, Plan
 
 NOWHERE: Final = -2
 """Partition of values that have none yet, or that are at an unknown place."""
@@ -58,83 +55,6 @@ IN_MEMORY: Final = 2.0
 
 ROUNDING: Final = 1e-9
 """Sums of fractions that differ by less are equal."""
-
-
-@dataclass(frozen=True)
-class Output:
-    """Values of a cluster that the same other clusters use; they travel as one.
-
-    Parameters
-    ----------
-    cluster : int
-        Index of the cluster that makes them.
-    keys : tuple of hashable
-        Their keys, in the order in which they are made.
-    """
-
-    cluster: int
-    keys: tuple[Key, ...]
-
-
-@dataclass
-class Cluster:
-    """Tasks that run as one.
-
-    Parameters
-    ----------
-    partition : int
-        Partition in which they run; `ALONE` for a task that stays a single one.
-    level : int
-        Number of times that values have crossed partitions before.
-    keys : list of hashable
-        Tasks in depth-first order.
-    inputs : list of Output
-        Values of other clusters.
-    direct : list of hashable
-        Keys of single tasks, or of values that no task of the graph makes.
-    outputs : list of Output
-        Values that other clusters use, or that are wanted.
-    singles : list of hashable
-        Values that single tasks use: each becomes a task of its own.
-    """
-
-    partition: int
-    level: int
-    keys: list[Key] = field(default_factory=list)
-    inputs: list[Output] = field(default_factory=list)
-    direct: list[Key] = field(default_factory=list)
-    outputs: list[Output] = field(default_factory=list)
-    singles: list[Key] = field(default_factory=list)
-
-    @property
-    def ntasks(self) -> int:
-        """Number of tasks: the cluster, and each of its outputs if there are several."""
-        outputs = len(self.outputs) + len(self.singles)
-        return 1 + (outputs if outputs > 1 or self.singles else 0)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Clusters of a graph, and where the wanted values come from.
-
-    Parameters
-    ----------
-    clusters : list of Cluster
-        In an order in which they can run.
-    wanted : list of Output
-        Wanted values that clusters make.
-    direct : list of hashable
-        Wanted values that single tasks make.
-    """
-
-    clusters: list[Cluster]
-    wanted: list[Output]
-    direct: list[Key]
-
-    @property
-    def ntasks(self) -> int:
-        """Number of tasks that run the clusters."""
-        return sum(cluster.ntasks for cluster in self.clusters)
 
 
 def plan_clusters(
