@@ -214,7 +214,7 @@ def schedules(
 
 def place(client: Client, numbers: Any) -> list[Future[Any]]:
     """Make a block of each number, in ranges of neighbours at each worker."""
-    workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    workers = sorted(client.nthreads())
     made = [
         client.submit(
             np.full, 1, number, pure=False, workers=[workers[at * len(workers) // len(numbers)]]
@@ -237,7 +237,7 @@ def schedules_replicas(blocks: int = 400, ms: float = 10.0) -> Iterator[Place | 
     """Compare shared replicas of unevenly placed blocks with blocks placed evenly."""
 
     def make(client: Client, at_first: int) -> list[Future[Any]]:
-        first, second = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        first, second = sorted(client.nthreads())
         made = [
             client.submit(
                 np.full, 10_000, at, pure=False, workers=[first if at < at_first else second]

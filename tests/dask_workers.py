@@ -10,14 +10,20 @@ from tests.waiting import wait_until
 
 
 def workers_of(client: Client) -> list[str]:
-    """Return the addresses of all workers, sorted.
+    """Return the addresses of all workers, sorted."""
+    return sorted(client.nthreads())
 
-    Not those of ``client.scheduler_info(n_workers=-1)``: every two seconds the client asks by
-    itself, for no workers, and that answer may come in between.
+
+def described_workers(client: Client) -> dict[str, Any]:
+    """Return what the scheduler knows of each worker, by its address.
+
+    Not by ``client.scheduler_info(n_workers=-1)``: every two seconds the client asks by itself,
+    for no workers, and that answer may come in between.
     """
     scheduler: Any = client.scheduler
     identity: dict[str, Any] = client.sync(scheduler.identity, n_workers=-1)
-    return sorted(identity["workers"])
+    workers: dict[str, Any] = identity["workers"]
+    return workers
 
 
 def wait_until_running(client: Client) -> None:

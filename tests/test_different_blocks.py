@@ -37,7 +37,7 @@ def test_in_this_process(feature: str) -> None:
 @pytest.mark.backend("dask")
 @pytest.mark.parametrize("feature", FEATURES)
 def test_on_two_workers(client: Any, feature: str) -> None:
-    workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    workers = sorted(client.nthreads())
 
     def deliver(blocks: Blocks, argument: Argument) -> Any:
         return [

@@ -151,7 +151,7 @@ def dask_ready(
     with _client_of(str(scheduler_file)) as client:
 
         def there() -> int:
-            return len(client.scheduler_info(n_workers=-1)["workers"])
+            return len(client.nthreads())
 
         came = _until(there, workers, deadline)
     if came < workers:

@@ -81,7 +81,7 @@ def test_bag_of_iterators_is_refused(client: Client) -> None:
 
 
 def test_aligned_iterators_are_refused(client: Client) -> None:
-    worker = min(client.scheduler_info(n_workers=-1)["workers"])
+    worker = min(client.nthreads())
     rows: list[Any] = [client.submit(list, (at, 1), workers=[worker]) for at in range(3)]
     once = [client.submit(iter, [at, 1], workers=[worker], pure=False) for at in range(3)]
     with pytest.raises(InvalidArgumentError, match=r"an iterator \(list_iterator\)"):

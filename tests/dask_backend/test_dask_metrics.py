@@ -11,6 +11,7 @@ from distributed import Client
 
 from spliter import InvalidArgumentError, gather, split
 from tests.dask_backend.conftest import StartCluster
+from tests.dask_workers import described_workers
 
 pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 def scraped(client: Client, name: str) -> float:
     """The sum of a counter over the workers, each read from its own ``/metrics``."""
     total = 0.0
-    for address, worker in client.scheduler_info(n_workers=-1)["workers"].items():
+    for address, worker in described_workers(client).items():
         host = address.removeprefix("tcp://").rpartition(":")[0]
         url = f"http://{host}:{worker['services']['dashboard']}/metrics"
         with urllib.request.urlopen(url, timeout=30) as page:

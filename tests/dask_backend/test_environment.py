@@ -99,12 +99,12 @@ def test_a_worker_that_comes_later_is_asked_too(cluster: tuple[Path, Start]) -> 
     begin("worker", "")
     with Client(scheduler_file=str(address), timeout=60) as client:
         client.wait_for_workers(1, timeout=60)
-        (first,) = client.scheduler_info()["workers"]
+        (first,) = client.nthreads()
         x = da.ones(4, chunks=2).persist(workers=[first])
         assert sum(gather([total(part) for part in split(x)])) == 4
         begin("worker", WITHOUT)
         client.wait_for_workers(2, timeout=60)
-        later = next(at for at in client.scheduler_info()["workers"] if at != first)
+        later = next(at for at in client.nthreads() if at != first)
         assert len(split(x).locations) == 1  # which does not concern it
         y = da.zeros(4, chunks=2).persist(workers=[later])
         wait(y)

@@ -221,7 +221,7 @@ def test_divisions_are_kept_only_with_the_index(client: Client, frame: Any) -> N
 def differing(client: Client, blocks: Any, kind: str) -> Any:
     """Return blocks at several workers as a collection of a kind."""
     if kind == "futures":
-        workers = sorted(client.scheduler_info()["workers"])
+        workers = sorted(client.nthreads())
         return [
             client.submit(lambda block: block, block, workers=workers[at % 2], pure=False)
             for at, block in enumerate(blocks)

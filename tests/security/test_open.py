@@ -18,6 +18,7 @@ from spliter import reduce, split
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from tests.conftest import ROOT
 from tests.dask_backend.programs import total
+from tests.dask_workers import described_workers
 
 
 def processes() -> list[psutil.Process]:
@@ -82,8 +83,8 @@ def test_embedded_dask_cluster_is_for_this_host_and_user() -> None:
             assert reduce(operator.add, parts.map(total)).result(timeout=60) == 4950
             opened = listening(new) - before
             assert written(new) - files == set()
-        info = client.scheduler_info(n_workers=-1)
-        folders = [Path(worker["local_directory"]) for worker in info["workers"].values()]
+        workers = described_workers(client).values()
+        folders = [Path(worker["local_directory"]) for worker in workers]
         assert {ip for ip, _ in opened} == {"127.0.0.1"}
         # Scheduler, its page, two workers with a page each and what watches over them.
         assert len(opened) >= 6

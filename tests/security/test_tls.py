@@ -60,8 +60,7 @@ def points(client: Client) -> Any:
 
 
 def addresses(client: Client) -> list[str]:
-    info = client.scheduler_info(n_workers=-1)
-    return [info["address"], *info["workers"]]
+    return [client.scheduler_info()["address"], *workers_of(client)]
 
 
 def test_everyone_speaks_tls(client: Client) -> None:

@@ -164,8 +164,8 @@ def colocate(
     data : collection, shape (n, n_features)
         Features, as for :func:`spliter.split`; one block along axis 1.
     locations : iterable of str, optional
-        Locations known to the program (``client.scheduler_info(n_workers=-1)["workers"]`` on
-        Dask). Those without a block are reported as :attr:`ColocatedCollections.empty`.
+        Locations known to the program (``client.nthreads()`` on Dask). Those without a block are
+        reported as :attr:`ColocatedCollections.empty`.
     backend : str, optional
         As for :func:`spliter.split`.
     **columns : collection or array-like of length n, or None

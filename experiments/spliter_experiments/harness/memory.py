@@ -74,7 +74,8 @@ def held_by_workers(client: Any) -> Callable[[], int | None]:
     """
 
     def held() -> int | None:
-        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        # Not by `scheduler_info`: what the client asks by itself, for no workers, may come between.
+        workers = client.sync(client.scheduler.identity, n_workers=-1)["workers"].values()
         return sum(int(worker["metrics"]["memory"]) for worker in workers)
 
     return held
