@@ -231,6 +231,21 @@ def test_a_rechunk_from_worker_to_worker(client: Client) -> None:
         assert same(lazy.compute(scheduler=partitioned(client)), lazy.compute(scheduler=client))
 
 
+def test_a_shuffle_of_the_same_name_afterwards_leaves_nothing(client: Client) -> None:
+    """Its tasks have the keys of the one before, and other dependencies."""
+    for seed in range(8):
+        x = da.random.default_rng(seed).random((CHUNKS * 10, 200), chunks=(10, 200))
+        with dask.config.set({"array.rechunk.method": "p2p"}):
+            lazy = x.rechunk((CHUNKS * 10, 10)).sum(axis=0)
+            lazy.compute(scheduler=partitioned(client))
+            lazy.compute(scheduler=client)
+        wait_until(lambda name=x.name: not client.run_on_scheduler(known, name=name), 30)
+
+
+def known(dask_scheduler: Any, name: str) -> int:
+    return sum(name in str(key) for key in dask_scheduler.tasks)
+
+
 def test_dask_ml(client: Client) -> None:
     preprocessing = pytest.importorskip("dask_ml.preprocessing")
     x = array()

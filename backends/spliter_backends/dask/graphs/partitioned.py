@@ -150,6 +150,7 @@ class Partitioned:
         single = [key for key in dict.fromkeys(wanted) if key not in planned.tasks]
         single += planned.plan.direct
         found = client.get(coarse.layered(planned.annotations), [*single, *coarse.wanted])
+        call_client(client, _after_releases)
         values: dict[Key, Any] = dict(zip(single, found, strict=False))
         for output, made in zip(planned.plan.wanted, found[len(single) :], strict=True):
             values.update(zip(output.keys, made, strict=True))
@@ -238,6 +239,14 @@ class Partitioned:
             return _Forwarded(f"clusters would still be {plan.ntasks} tasks", before)
         places = [worker for worker, partitions in workers.items() for _ in range(partitions)]
         return _Planned(before, tasks, annotations, plan, places, held)
+
+
+async def _after_releases() -> None:
+    """Run on the client's event loop after it has released the futures of `get`.
+
+    Single tasks have the same keys in another graph, and other dependencies: the scheduler keeps
+    the old ones of a task that is not released yet, and never forgets the new ones.
+    """
 
 
 def _workers(client: Client, partitions: int | None) -> dict[str, int]:
