@@ -98,7 +98,6 @@ def library_pass(blocks: Blocks, columns: int) -> Floats:
 
 
 def gradient_pass(blocks: Blocks, columns: int) -> Floats:
-    """Add up the gradient of a logistic regression."""
     weights, gradient = np.linspace(-1, 1, columns), np.zeros(columns)
     for block in blocks:
         gradient += block.T @ (1 / (1 + np.exp(-(block @ weights))))
@@ -193,7 +192,6 @@ def layout_commit(rounds: int, cases: tuple[str, ...] = PATTERNS) -> Iterator[Gr
 
 
 def commit_row(case: str, rounds: int) -> tuple[str, ...]:
-    """Measure a pattern, and return its row."""
     pattern = pattern_of(case, 1)
     layout, memory = pattern.layout, pattern.memory()
     out = np.empty(layout.size, np.uint8)

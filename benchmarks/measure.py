@@ -54,7 +54,6 @@ class Place:
         return sorted(runs, key=lambda one: [*self.ways].index(one.way))
 
     def seconds(self, rounds: int) -> dict[str, list[float]]:
-        """Return the seconds of each way in each round."""
         taken: dict[str, list[float]] = {name: [] for name in self.ways}
         for run in sorted(self.runs(rounds), key=lambda one: one.round):
             taken[run.way].append(run.seconds)
@@ -69,14 +68,12 @@ BENCHMARKS: dict[str, Benchmark] = {}
 
 
 def benchmark(function: BenchmarkT) -> BenchmarkT:
-    """Add a benchmark to the table of commands."""
     BENCHMARKS[function.__name__.replace("_", "-")] = function
     return function
 
 
 @contextmanager
 def dask_cluster(workers: int = 2, threads: int = 1, **settings: Any) -> Iterator[Client]:
-    """Start a local Dask cluster while the context is open."""
     settings = {"dashboard_address": "127.0.0.1:0", **settings}
     with (
         LocalCluster(n_workers=workers, threads_per_worker=threads, **settings) as cluster,
@@ -86,7 +83,6 @@ def dask_cluster(workers: int = 2, threads: int = 1, **settings: Any) -> Iterato
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands."""
     found = argparse.ArgumentParser(prog="python -m benchmarks")
     commands = found.add_subparsers(required=True)
     for name, function in BENCHMARKS.items():
@@ -105,7 +101,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a benchmark."""
     options = vars(parser().parse_args(arguments))
     function, rounds = options.pop("benchmark"), options.pop("rounds")
     if "rounds" in inspect.signature(function).parameters:

@@ -71,7 +71,6 @@ class Figure:
 
 
 def read_figures(file: Path = FIGURES) -> list[Figure]:
-    """Return all claims, in the order of the file."""
     return [Figure(**entry) for entry in tomllib.loads(file.read_text(encoding="utf-8"))["figure"]]
 
 
@@ -87,7 +86,6 @@ def words_of(figure: Figure, quick: bool, folder: str) -> tuple[dict[str, str], 
 
 
 def machine_of(here: Facts) -> str:
-    """Return a line about the machine and the main versions."""
     found = {name: here.versions[name] for name in PACKAGES if name in here.versions}
     versions = ", ".join(f"{name} {version}" for name, version in found.items())
     memory = f"{here.memory / 2**30:.0f} GiB"
@@ -155,7 +153,6 @@ class Page:
 
     @classmethod
     def parse(cls, text: str) -> Page:
-        """Read a page."""
         inside = text.partition(BEGIN)[2].partition(END)[0]
         first, *parts = inside.split("\n### ")
         machines = [line.split(". ", 1)[1] for line in first.splitlines() if line[1:3] == ". "]
@@ -167,7 +164,6 @@ class Page:
         return cls(machines, sections)
 
     def add(self, name: str, day: str, machine: str, table: Sequence[str], quick: bool) -> None:
-        """Add what was measured of a figure."""
         if machine not in self.machines:
             self.machines.append(machine)
         form = ", short form" if quick else ""
@@ -200,7 +196,6 @@ class Page:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, and update the page if requested."""
     figures = read_figures()
     names = [figure.name for figure in figures]
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)

@@ -35,7 +35,6 @@ class Column(GeneratedPoints):
     high: float = 1.0
 
     def read(self, start: int, stop: int) -> Floats:
-        """Generate rows `start` to `stop`."""
         found: Floats = self.low + (self.high - self.low) * super().read(start, stop)[:, 0]
         return found
 
@@ -49,7 +48,6 @@ def by_pipeline(columns: Sequence[da.Array]) -> list[da.Array]:
 
 
 def by_dask(columns: Sequence[Any]) -> list[da.Array]:
-    """Run the graph of dask.array."""
     return list(dask.persist(*black_scholes(*columns)))
 
 

@@ -60,7 +60,6 @@ class Delayed(WrapperStore[Store]):
         return Delayed(store, self.seconds)
 
     async def get(self, key: str, *args: Any, **kwargs: Any) -> Buffer | None:
-        """Return a value, later."""
         await asyncio.sleep(self.seconds)
         return await super().get(key, *args, **kwargs)
 
@@ -77,7 +76,6 @@ def work(blocks: Iterable[Any], sorts: int, seconds: float = 0.0) -> int:
 
 
 def seconds_per_sort() -> float:
-    """Return the time of one sort of :func:`work`."""
     values = np.random.default_rng(0).random(VALUES)
     return min(timeit.repeat(lambda: np.sort(values), number=100, repeat=5)) / 100
 
@@ -183,7 +181,6 @@ def prefetch(
 
 
 def add_up(partition: Partition) -> float:
-    """Return the sum of all items."""
     return float(sum(block.sum() for block in partition))
 
 
@@ -277,7 +274,6 @@ Items: TypeAlias = Iterator[tuple[Block, list[Any]]]
 
 
 def by_lookup(url: str, part: Partition, prefetch: Any = "auto") -> Items:
-    """Look the records up."""
     from spliter_backends.records.redis import RedisSource
 
     return part.lookup(RedisSource(url, "person:{}", json.loads), lambda block: block, prefetch)
@@ -309,7 +305,6 @@ def by_batches(url: str, part: Partition) -> Items:
 
 
 def by_single_gets(url: str, part: Partition) -> Items:
-    """Fetch one record after the other."""
     import redis
 
     client = redis.Redis.from_url(url)

@@ -23,7 +23,6 @@ CHOSEN: Final = [3, 7, 11]
 
 
 def block_of(number: int, rows: int) -> Array:
-    """Return a block; its values are different everywhere."""
     first = number * rows * COLUMNS
     return np.arange(first, first + rows * COLUMNS, dtype=np.float64).reshape(rows, COLUMNS)
 
@@ -37,7 +36,6 @@ def by_block(wanted: Array, rows: int) -> tuple[list[int], list[Array], Array]:
 
 @contextmanager
 def on_dask(blocks: int, rows: int) -> Iterator[tuple[Any, Take]]:
-    """Make a Dask array."""
     import dask.array as da
     from distributed import wait
 
@@ -50,7 +48,6 @@ def on_dask(blocks: int, rows: int) -> Iterator[tuple[Any, Take]]:
 
 @contextmanager
 def on_ray(blocks: int, rows: int) -> Iterator[tuple[Any, Take]]:
-    """Make references to blocks on two nodes of Ray."""
     import ray
 
     from spliter_experiments.compare.engines.engine import ClusterChoice
@@ -73,7 +70,6 @@ def on_ray(blocks: int, rows: int) -> Iterator[tuple[Any, Take]]:
 
 @contextmanager
 def on_dataclay(blocks: int, rows: int) -> Iterator[tuple[Any, Take]]:
-    """Make persistent objects at two backends of dataClay."""
     from spliter_backends.dataclay import distribute
     from spliter_backends.dataclay.cluster import EmbeddedDataClay
 

@@ -85,7 +85,6 @@ def scale_planner(
 
 
 def draw(points: list[tuple[int, int, int, float, float]], image: Path) -> None:
-    """Plot seconds, and bytes per block, against the number of blocks."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
@@ -138,17 +137,14 @@ def scale_split(
 
 
 def count_blocks(partition: Partition) -> int:
-    """Count the blocks of a partition without reading one."""
     return len(partition)
 
 
 def sums_of(partition: Partition, centers: Any) -> Any:
-    """Sum the points of a partition by their nearest centre."""
     return sum_blocks(list(partition), centers)
 
 
 def points_at(client: Client, rows: int, blocks: int) -> da.Array:
-    """Return points at the workers, in blocks in turn."""
     sizes = [rows // blocks] * blocks
     return persist(client, GeneratedPoints(sum(sizes), 20, 0), sizes, np.empty((0, 20)))
 

@@ -45,7 +45,6 @@ _buffers = threading.local()
 
 
 def cost_of(number: int, blocks: int) -> float:
-    """Return the cost of a block: the dear half comes first."""
     return DEARER if number < blocks / 2 else 1.0
 
 
@@ -61,7 +60,6 @@ def burn(number: int, blocks: int, ms: float) -> int:
 
 
 def burn_evenly(number: int, blocks: int, ms: float) -> int:
-    """Compute as long for each block."""
     return burn(0, 1, ms * (DEARER + 1) / 2 / DEARER) + number
 
 
@@ -126,7 +124,6 @@ def timed(blocks: list[Any], work: Callable[[int], int], clock: Callable[[], flo
 
 
 def in_threads(blocks: list[Any], work: Callable[[int], int], threads: int) -> int:
-    """Process blocks with threads of joblib, which take them in batches."""
     from joblib import Parallel, delayed
 
     calls = (delayed(process)([block], work) for block in blocks)
@@ -134,12 +131,10 @@ def in_threads(blocks: list[Any], work: Callable[[int], int], threads: int) -> i
 
 
 def by_tasks(parts: Split, work: Callable[[int], int]) -> int:
-    """Run one task per partition."""
     return int(reduce(operator.add, parts.map(process, work)).result())
 
 
 def by_team(parts: Split, work: Callable[[int], int]) -> int:
-    """Run one task per worker, with a team of threads."""
     return int(parts.map_reduce(process, operator.add, work).result())
 
 
@@ -160,7 +155,6 @@ class Numbers:
         self.order, self.rows = order, len(order)
 
     def read(self, start: int, stop: int) -> Any:
-        """Return the numbers at some places."""
         return self.order[start:stop]
 
 
@@ -290,7 +284,6 @@ def schedules_counters(rounds: int, blocks: int = 200_000) -> Iterator[Grid]:
 
 
 def nothing(_: int | Partition) -> int:
-    """Return 0."""
     return 0
 
 

@@ -80,7 +80,6 @@ class NamespaceSlurm(VirtualSlurm):
         }
 
     def start(self) -> None:
-        """Create the networks, then start all daemons."""
         lines = [f"{address} {host}" for host, address in self._hosts.items()]
         (self.folder / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines]) + "\n")
         for host in self._hosts:
@@ -107,7 +106,6 @@ class NamespaceSlurm(VirtualSlurm):
                 _run("tc", "-n", namespace, "qdisc", "add", "dev", device, *shape)
 
     def stop(self) -> None:
-        """Stop all daemons, and remove the networks."""
         super().stop()
         for host in self._hosts:
             subprocess.run(
@@ -168,14 +166,12 @@ def measure(rate: str, rows: int, repetitions: int) -> list[Record]:
 
 
 def report(rate: str, records: Sequence[Record]) -> None:
-    """Print medians, quartiles, ratios and bytes moved."""
     summaries = summarise(records, CONFIGURATIONS)
     print(f"links: {rate}")
     print("\n".join(summary_grid(summaries, "blocks per core").markdown()))
 
 
 def main() -> int:
-    """Run the experiment once for each rate."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rate", nargs="+", default=["none", "1gbit"])
     parser.add_argument("--rows", type=int, default=1_250_000, help="points on each node")

@@ -22,7 +22,6 @@ COMMANDS = {
 
 
 def main() -> None:
-    """Run the command."""
     missing = missing_packages()
     if missing:
         sys.exit(main_of_core(sys.argv[1:], missing))

@@ -69,7 +69,6 @@ class Requirement:
 
 
 def requirements() -> list[Requirement]:
-    """Check all requirements."""
     return [
         Requirement("dataclay", "package dataclay", _version("dataclay"), _dataclay_advice()),
         Requirement("dataclay", "package redis", _usable_redis(), 'pip install "redis<8"'),
@@ -181,7 +180,6 @@ class Report:
 
 
 def yes_no(value: bool) -> str:
-    """Return "yes" or "no"."""
     return "yes" if value else "no"
 
 
@@ -266,7 +264,6 @@ def run(scheduler: str | None, require: str | None, as_json: bool) -> int:
 
 
 def check_required(names: Sequence[str], infos: Sequence[BackendInfo]) -> None:
-    """Check that backends are usable."""
     by_name = {info.name: info for info in infos}
     for name in names:
         if name not in by_name:

@@ -77,7 +77,6 @@ class Baseline:
         self._ask([("keep", kernel, name, args)] * len(self._processes))
 
     def drop(self) -> None:
-        """Discard the blocks and stored results of all processes."""
         self._ask([("drop",)] * len(self._processes))
 
     def _ask(self, questions: Sequence[tuple[Any, ...]]) -> list[Any]:

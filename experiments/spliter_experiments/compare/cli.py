@@ -63,7 +63,6 @@ class CompareCommands(LazyCommands):
     table = WORKLOADS
 
     def load(self, name: str) -> Callable[..., None]:
-        """Import a workload, and return its command."""
         return command_of(name)
 
 

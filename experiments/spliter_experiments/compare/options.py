@@ -66,7 +66,6 @@ class ClusterOptions(Options):
 
     @property
     def cluster(self) -> ClusterChoice:
-        """The cluster to use or to start."""
         return ClusterChoice(self.address, self.workers, self.threads)
 
     @property
@@ -77,7 +76,6 @@ class ClusterOptions(Options):
         return tuple(sorted(set(parse_counts("--sweep", self.sweep))))
 
     def inputs(self) -> list[InputChoice]:
-        """Return the inputs to open."""
         return [
             InputChoice(None, None, self.rows, 1, self.seed + number)
             for number in range(self.datasets)
@@ -106,7 +104,6 @@ class PointsOptions(ClusterOptions):
     ] = None
 
     def inputs(self) -> list[InputChoice]:
-        """Return the inputs to open; generated points have the shape (`rows`, `dims`)."""
         if self.datasets > 1 and self.source is not None:
             raise OptionError("--datasets generates points, and does not go with --input")
         return [

@@ -59,7 +59,6 @@ the configurations."""
 def on_cluster(
     scenario: Scenario, runs: Sequence[PlannedRun], address: str | None, listen: Listener
 ) -> Iterator[Bench]:
-    """Open the bench of one stand on a cluster."""
     first = runs[0]
     kind, app = load_engine(first.engine), app_of(scenario, first)
     choice = InputChoice(None, None, first.rows, scenario.parameters.dims, first.seed)
@@ -131,13 +130,11 @@ def in_process(
 
 
 def cluster_of(kind: EngineKind, run: PlannedRun, address: str | None) -> ClusterChoice:
-    """Return the cluster that a run needs."""
     workers = run.nodes if kind.node_is_worker else run.workers
     return ClusterChoice(address, workers=workers, threads=run.cores // workers)
 
 
 def app_of(scenario: Scenario, run: PlannedRun) -> App[Any]:
-    """Return the ``spliter compare`` app of a scenario."""
     asked = scenario.parameters
     if isinstance(asked, HistogramParameters):
         return Histogram(asked.bins)
@@ -159,7 +156,6 @@ def _split_seconds(site: Site[Engine]) -> float:
 
 
 def _await_workers(engine: Engine, run: PlannedRun, workers: int) -> None:
-    """Wait until this number of workers has joined the cluster."""
     deadline = time.monotonic() + JOIN_SECONDS
     while engine.workers < workers and time.monotonic() < deadline:
         time.sleep(0.2)

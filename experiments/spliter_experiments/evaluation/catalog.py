@@ -48,7 +48,6 @@ def load_scenario(figure: str) -> Scenario:
 
 
 def read_scenario(figure: str) -> tuple[str, str]:
-    """Return the text of a scenario, and its name for messages."""
     if not figure.endswith(".toml"):
         name = f"{file_stem(figure_name(figure))}.toml"
         file = resources.files(__package__) / FOLDER / name
@@ -71,7 +70,6 @@ def file_stem(figure: str) -> str:
 
 
 def parse_scenario(text: str, origin: str) -> Scenario:
-    """Parse the text of a scenario."""
     try:
         return Scenario.model_validate(parse_toml(text))
     except ValidationError as error:

@@ -93,7 +93,6 @@ class PlannedRun:
 
     @property
     def cores(self) -> int:
-        """Number of tasks that run at the same time."""
         return self.workers * self.threads
 
     @property
@@ -103,7 +102,6 @@ class PlannedRun:
 
     @property
     def stand(self) -> str:
-        """Name of the stand."""
         return (
             f"{file_stem(self.figure)}-{self.size}-{self.engine}-n{self.nodes}"
             f"-b{self.blocks_per_node}"
@@ -212,7 +210,6 @@ def plan_digest(scenario: Scenario, size: SizeName) -> str:
 
 
 def stands_of(runs: Sequence[PlannedRun]) -> dict[str, list[PlannedRun]]:
-    """Group runs by stand, in the given order."""
     found: dict[str, list[PlannedRun]] = {}
     for run in runs:
         found.setdefault(run.stand, []).append(run)

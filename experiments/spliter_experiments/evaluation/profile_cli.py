@@ -128,7 +128,6 @@ def _run_as_main(script: Path, arguments: Sequence[str], found: Profile) -> Any:
 
 
 def profile_table(found: Profile) -> Table:
-    """Return a table of the longest passes."""
     passes = sorted(found.passes(), key=lambda one: -one.span)
     title = (
         f"{len(found.tasks)} tasks on {found.cores} cores, {found.blocks} blocks read, "

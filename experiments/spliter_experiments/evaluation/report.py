@@ -47,24 +47,20 @@ class Section:
 
     @property
     def heading(self) -> str:
-        """Name of the figure."""
         return figure_heading(self.scenario)
 
     @property
     def chosen(self) -> str:
-        """Parameters of the size that are our choice, not the paper's."""
         return next(
             (size.chosen for name, size in self.scenario.sizes.items() if name == self.size)
         )
 
 
 def figure_heading(scenario: Scenario) -> str:
-    """Return the name of a figure in the paper."""
     return "Table 1" if scenario.figure == "table1" else f"Figure {scenario.figure}"
 
 
 def style_of(scenario: Scenario, note: str) -> Style:
-    """Return the plot style of a scenario; the note is the second line of the title."""
     title = f"{figure_heading(scenario)}. {scenario.title}\n{note}"
     kind: Literal["bars", "lines"] = "bars" if scenario.y == "seconds" else "lines"
     return Style(title, LABELS[scenario.x], kind, scenario.y, scenario.axis)

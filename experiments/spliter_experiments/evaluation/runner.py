@@ -44,12 +44,10 @@ class Request:
 
     @property
     def parsed(self) -> Scenario:
-        """The parsed scenario."""
         return parse_scenario(self.text, self.scenario)
 
     @property
     def name(self) -> str:
-        """Stem of the plan's file name."""
         return f"{file_stem(self.parsed.figure)}-{self.size}-{self.engine}"
 
     def runs(
@@ -68,7 +66,6 @@ class Request:
         )
 
     def with_runs_of(self, other: Request) -> Request:
-        """Return a request for the runs of both."""
         usual = self.parsed.sizes[self.size].repetitions
         times = max(each.repetitions or usual for each in (self, other))
         return replace(
@@ -99,7 +96,6 @@ def request_for(scenario: str, size: SizeName, engine: str, **chosen: Any) -> Re
 
 
 def requests_in(folder: ResultsFolder) -> list[Request]:
-    """Return the requests stored in a folder of results."""
     return [_request(plan, folder.path) for plan in folder.plans()]
 
 
@@ -126,7 +122,6 @@ def keep_request(request: Request, folder: ResultsFolder) -> None:
 
 
 def pending(request: Request, folder: ResultsFolder, only: Sequence[str] = ()) -> list[PlannedRun]:
-    """Return the unfinished runs."""
     planned = request.runs()
     unknown = [name for name in only if name not in {run.id for run in planned}]
     if unknown:

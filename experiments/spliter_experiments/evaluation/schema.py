@@ -142,15 +142,12 @@ class Size(Model):
 
     @property
     def cores_per_node(self) -> int:
-        """Number of tasks that a node runs at the same time."""
         return self.workers_per_node * self.threads_per_worker
 
     def cuts(self) -> tuple[int, ...]:
-        """Return the blocks per node, in the order of the file."""
         return self.blocks_per_node or tuple(n * self.cores_per_node for n in self.blocks_per_core)
 
     def rows(self, blocks_per_node: int) -> int:
-        """Return the rows per node with this number of blocks."""
         if self.rows_per_node is not None:
             return self.rows_per_node
         assert self.rows_per_block is not None
@@ -251,5 +248,4 @@ class Scenario(Model):
 
     @property
     def x(self) -> XAxis:
-        """Quantity on the x-axis."""
         return X_OF_KIND[self.kind]

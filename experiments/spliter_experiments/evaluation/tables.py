@@ -31,7 +31,6 @@ TREES = ((1, 1), (2, 2), (2, 1), (4, 4), (4, 2), (4, 1), (6, 6), (6, 3), (6, 2),
 
 
 def measured_table(scenario: Scenario, bars: Sequence[Summary]) -> Grid:
-    """Return a row for each configuration and x value."""
     return summary_grid(bars, LABELS[scenario.x], "Measured here; times in seconds.")
 
 
@@ -92,7 +91,6 @@ def _multiple_of(value: float, base: float | None) -> str:
 
 
 def plan_table(runs: Sequence[PlannedRun], title: str) -> Table:
-    """Return a row per stand, with the resources and the time it needs."""
     rows = []
     for stand in stands_of(runs).values():
         first = stand[0]
@@ -110,14 +108,12 @@ def plan_table(runs: Sequence[PlannedRun], title: str) -> Table:
 
 
 def total(runs: Sequence[PlannedRun]) -> str:
-    """Return the number, time and core hours of runs as text."""
     taken = sum(run.estimated_seconds for run in runs)
     hours = sum(run.estimated_seconds * run.cores for run in runs) / 3600
     return f"{len(runs)} runs, about {clock(taken)}, {hours:,.3g} core hours"
 
 
 def runs_table(runs: Sequence[PlannedRun]) -> Table:
-    """Return a row per run."""
     rows = tuple((run.id, clock(run.estimated_seconds)) for run in runs)
     return Grid(("run", "estimate"), rows).terminal()
 

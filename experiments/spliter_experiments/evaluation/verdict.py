@@ -50,7 +50,6 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """The result as a sentence."""
         verdict = {True: "Holds", False: "Does not hold", None: "Cannot be told"}[self.holds]
         here = "a configuration was not run" if self.here is None else f"{self.here:.2f} times"
         limit = (
@@ -63,7 +62,6 @@ class Finding:
 
 
 def findings(scenario: Scenario, bars: Sequence[Summary]) -> list[Finding]:
-    """Check every claim of a scenario on every engine with runs."""
     engines = dict.fromkeys(bar.engine for bar in bars)
     return [
         Finding(
@@ -78,7 +76,6 @@ def findings(scenario: Scenario, bars: Sequence[Summary]) -> list[Finding]:
 
 
 def measured(bars: Sequence[Summary], engine: str) -> Series:
-    """Return the medians of an engine."""
     found: dict[str, dict[float, float]] = {}
     for bar in bars:
         if bar.engine == engine:
@@ -87,7 +84,6 @@ def measured(bars: Sequence[Summary], engine: str) -> Series:
 
 
 def published(paper: Paper, series: str | None) -> Series:
-    """Return one of the paper's series; empty if there is none."""
     found = {} if series is None else getattr(paper, series)
     return {name: dict(zip(paper.x, seconds, strict=True)) for name, seconds in found.items()}
 

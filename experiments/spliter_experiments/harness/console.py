@@ -41,7 +41,6 @@ def errors_reported() -> Iterator[None]:
 
 
 def note(text: str) -> None:
-    """Print a remark on standard error."""
     Console(stderr=True).print(
         visible(text), style="dim", highlight=False, markup=False, soft_wrap=True
     )

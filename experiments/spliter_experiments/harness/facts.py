@@ -47,7 +47,6 @@ class Facts:
 
 
 def facts() -> Facts:
-    """Collect the facts of this process and machine."""
     versions = {"python": platform.python_version(), "spliter": spliter.__version__}
     versions |= {name: found for name in PACKAGES if (found := _version(name))}
     return Facts(

@@ -24,14 +24,12 @@ class LazyCommands(TyperGroup):
     _only_listed = False
 
     def load(self, name: str) -> Callable[..., None] | typer.Typer:
-        """Import a command."""
         module, _, attribute = self.table[name][0].partition(":")
         found: Callable[..., None] | typer.Typer
         found = getattr(importlib.import_module(module), attribute)
         return found
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands."""
         return [*(name for name in self.commands if name not in self.table), *self.table]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

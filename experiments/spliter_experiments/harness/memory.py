@@ -19,7 +19,6 @@ class Peak:
         self.nbytes: int | None = None
 
     def see(self, nbytes: int | None) -> None:
-        """Add a sample; ignore None."""
         if nbytes is not None:
             self.nbytes = max(nbytes, self.nbytes or 0)
 

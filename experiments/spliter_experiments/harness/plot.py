@@ -81,7 +81,6 @@ def write_plot(summaries: Sequence[Summary], style: Style, folder: Path, stem: s
 
 
 def draw(summaries: Sequence[Summary], style: Style) -> Figure:
-    """Return a figure of the summaries."""
     figure = Figure(figsize=(8, 4.6 + 0.12 * style.caption.count("\n")), layout="constrained")
     axes = figure.subplots()
     (_draw_bars if style.kind == "bars" else _draw_lines)(axes, summaries, style)
@@ -100,7 +99,6 @@ def draw(summaries: Sequence[Summary], style: Style) -> Figure:
 
 
 def _groups(summaries: Sequence[Summary]) -> list[list[Summary]]:
-    """Group by engine and configuration, in order of first appearance."""
     groups: dict[tuple[str, str], list[Summary]] = {}
     for one in summaries:
         groups.setdefault((one.engine, one.configuration), []).append(one)

@@ -118,7 +118,6 @@ COLUMNS = {name: COLUMN_TYPES[kind] for name, kind in get_type_hints(Record).ite
 
 
 def record_of(run: Measurement, here: Facts, command: str, **plan: Any) -> Record:
-    """Return the record of a run."""
     apart = run.phases.get("split", 0.0) + run.phases.get("rechunk", 0.0)
     return Record(
         **plan,
@@ -163,23 +162,18 @@ class ResultsFolder:
             raise ResultsError(f"cannot write results to {self.path}: {error}") from error
 
     def append(self, record: Record) -> None:
-        """Write a record atomically."""
         self._write(RUNS, record.run_id, {"schema_version": SCHEMA_VERSION, **asdict(record)})
 
     def keep_plan(self, name: str, plan: Mapping[str, Any]) -> None:
-        """Store a plan: the requested runs."""
         self._write(PLANS, name, {"schema_version": SCHEMA_VERSION, **plan})
 
     def has_plan(self, name: str) -> bool:
-        """Return whether a plan of that name exists."""
         return (self.path / PLANS / f"{name}.json").exists()
 
     def done(self) -> set[str]:
-        """Return the ids of the finished runs."""
         return {file.stem for file in (self.path / RUNS).glob("*.json")}
 
     def plans(self) -> list[dict[str, Any]]:
-        """Return all plans, sorted by name."""
         files = sorted((self.path / PLANS).glob("*.json"))
         if not self.path.is_dir():
             raise ResultsError(f"there is no folder {self.path}; give that of `experiment run`")
@@ -188,7 +182,6 @@ class ResultsFolder:
         return [_read(file) for file in files]
 
     def records(self) -> list[Record]:
-        """Return all records, sorted by run id."""
         files = sorted((self.path / RUNS).glob("*.json"))
         if not self.path.is_dir():
             raise ResultsError(f"there is no folder {self.path}; give that of `experiment run`")
@@ -204,7 +197,6 @@ class ResultsFolder:
         return {one.run_id: one for one in self.records()} if self.done() else {}
 
     def write_table(self, records: Sequence[Record]) -> Path:
-        """Write all records to `TABLE` and return the file."""
         file = self.path / TABLE
         try:
             write_whole(file, frame_of(records).to_parquet(index=False))
@@ -270,7 +262,6 @@ def _record(content: Mapping[str, Any], file: Path) -> Record:
 
 
 def check_together(records: Sequence[Record]) -> None:
-    """Check that records may appear in one report."""
     first: dict[tuple[str, ...], Record] = {}
     for record in records:
         if record.figure != COMPARE:
@@ -300,7 +291,6 @@ def _differences(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[str
 
 
 def frame_of(records: Sequence[Record]) -> pd.DataFrame:
-    """Return records as a DataFrame with the columns `COLUMNS`."""
     import pandas as pd
 
     rows = [{**asdict(record), "versions": json.dumps(record.versions)} for record in records]

@@ -58,13 +58,11 @@ class Grid:
         return Grid(tuple(compress(self.headings, keep)), rows, self.caption)
 
     def without(self, *headings: str) -> Grid:
-        """Drop columns by heading."""
         keep = [heading not in headings for heading in self.headings]
         rows = tuple(tuple(compress(row, keep)) for row in self.rows)
         return Grid(tuple(compress(self.headings, keep)), rows, self.caption)
 
     def markdown(self) -> list[str]:
-        """Return the lines of a Markdown table."""
         lines = [self.headings, ("---",) * len(self.headings), *self.rows]
         return [f"| {' | '.join(line)} |" for line in lines]
 

@@ -52,7 +52,6 @@ class Options:
 
     @property
     def numbers(self) -> range:
-        """Numbers of the rounds, from 1."""
         return range(1, self.rounds + 1)
 
 
@@ -83,12 +82,10 @@ class Case:
 
     @property
     def plan(self) -> str:
-        """Name of the plan that its runs belong to."""
         app, size = self.columns["app"], self.columns["size"]
         return "-".join(filter(None, (app, size, self.digest))).replace(" ", "-")
 
     def run_id(self, way: str, number: int) -> str:
-        """Return the name of a run's record."""
         return f"{self.plan}-{self.label}-{way}-r{number}"
 
 
@@ -156,15 +153,12 @@ class Comparison:
 
     @property
     def stem(self) -> str:
-        """Name of its files."""
         return "-".join(filter(None, (self.app, self.size)))
 
     def summaries(self) -> list[Summary]:
-        """Return medians and quartiles per way and place."""
         return summarise(self.records, self.ways)
 
     def rounds(self) -> str:
-        """Return the number of rounds as text."""
         if not self.about.get("interrupted"):
             return str(self.about["rounds"])
         return f"interrupted after {min((one.runs for one in self.summaries()), default=0)}"

@@ -48,7 +48,6 @@ class Stage:
 
 @functools.lru_cache(maxsize=1)
 def stage_of(case: str, size: int) -> Stage:
-    """Return the buffers for a case."""
     pattern = pattern_of(case, size)
     memory, packed = pattern.memory(), np.empty(pattern.layout.size, np.uint8)
     return Stage(pattern, memory, packed, np.empty_like(memory))
@@ -66,7 +65,6 @@ class Mover(NamedTuple):
     copy: Call | None = None
 
     def call(self, stage: Stage, action: str) -> Call:
-        """Return a call that takes the action."""
         if action == "pack":
             return self.pack
         if action == "unpack":
@@ -81,7 +79,6 @@ class Mover(NamedTuple):
 
 
 def with_packer(stage: Stage, engine: Literal["numpy", "llvm"]) -> Mover:
-    """Return the mover of SplIter's packer with one of its engines."""
     packer = stage.pattern.layout.commit(engine)
     return Mover(
         lambda: packer.pack(stage.memory, out=stage.packed),
@@ -90,14 +87,12 @@ def with_packer(stage: Stage, engine: Literal["numpy", "llvm"]) -> Mover:
 
 
 def with_bound_packer(stage: Stage) -> Mover:
-    """Return the mover of SplIter's packer, bound to the stage's buffers."""
     packer = stage.pattern.layout.commit("llvm")
     source, target = (packer.bind(each, stage.packed) for each in (stage.memory, stage.target))
     return Mover(source.pack, lambda _: target.unpack())
 
 
 def with_datatype(stage: Stage) -> Mover:
-    """Return the mover of this process's MPI, with the datatype that the layout describes."""
     from mpi4py import MPI
 
     from spliter import layout as lo
@@ -136,7 +131,6 @@ def with_views(stage: Stage) -> Mover:
 
 
 def mover_of(way: str, stage: Stage) -> Mover:
-    """Return the mover of a way, made at its first use."""
     if way not in stage.movers:
         stage.movers[way] = MOVERS[way](stage)
     return stage.movers[way]

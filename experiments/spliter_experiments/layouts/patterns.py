@@ -191,7 +191,6 @@ class Halo:
     count: tuple[int, int, int]
 
     def shapes(self) -> list[tuple[int, ...]]:
-        """Return the shape of each array."""
         j, _, i = self.shape
         return [(j, i)] * 4 + [self.shape] * 3 + [(2, *self.shape)] * 2
 

@@ -39,11 +39,9 @@ class PackedEnd:
         self._comm, self._other = comm, 1 - comm.rank
 
     def send(self) -> None:
-        """Pack and send."""
         self._comm.Send(self._bound.pack(), self._other)
 
     def receive(self) -> None:
-        """Receive and unpack."""
         self._comm.Recv(self._bound.packed, self._other)
         self._bound.unpack()
 
@@ -56,11 +54,9 @@ class DatatypeEnd:
         self._comm, self._other = comm, 1 - comm.rank
 
     def send(self) -> None:
-        """Send in place."""
         self._comm.Send(self._data, self._other)
 
     def receive(self) -> None:
-        """Receive in place."""
         self._comm.Recv(self._data, self._other)
 
 
@@ -88,11 +84,9 @@ class PingPong:
         )
 
     def set_up(self) -> None:
-        """Clear the memory to receive into."""
         self._stage.set_up("unpack")
 
     def run(self) -> None:
-        """Send and receive."""
         exchange(self._rank, self._source, self._to)
 
     def is_right(self) -> bool:

@@ -51,17 +51,14 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """Name in tables."""
         return f"{self.case} {self.action}"
 
     @property
     def nbytes(self) -> int:
-        """Packed bytes."""
         return pattern_of(self.case, self.size).layout.size
 
 
 def subjects_of(cases: Sequence[str], two_ranks: bool) -> list[Subject]:
-    """Return what to measure: patterns in all sizes, with their actions in one process or two."""
     return [
         Subject(case, size, action)
         for case in cases
@@ -83,7 +80,6 @@ class Peers:
         return [way for way in self.by_way if action != "copy" or way != "bound"]
 
     def way(self, way: str, subject: Subject) -> Way:
-        """Return a way for the runner."""
         peer, inside = self.by_way[way]
 
         def run() -> Answer:
@@ -176,7 +172,6 @@ class Layout(Workload):
         return parse_workloads(self.workload, CASES)
 
     def cases(self, options: Options, listener: Listener, command: str) -> Cases:
-        """Yield a case for each pattern, size and action."""
         chosen = parse_ways(options.ways, WAYS["layout"])
         subjects = subjects_of(self.patterns(), self.two_ranks)
         pythons = {"mpich": self.mpich, "openmpi": self.openmpi}
@@ -190,23 +185,19 @@ class Layout(Workload):
                 yield case_of(subject, ways[subject], peers, options, command)
 
     def title(self, found: Comparison) -> str:
-        """Return what the cells are."""
         return "first way: seconds; others: how many times as long (quartiles of the rounds)"
 
     def grid(self, found: Comparison) -> Grid:
-        """Return a row for each pattern and size."""
         bases = ("llvm", "bound", *packed_ways())
         return ratio_grid(runs_of(found.records), ("pattern", self.x), bases)
 
     def overview(self, found: Sequence[Comparison]) -> Sequence[Grid]:
-        """Return how many times as long as SplIter the faster MPI library takes."""
         return [over_grid(one.records) for one in found if {*LIBRARIES} & {*one.ways}]
 
 
 def case_of(
     subject: Subject, ways: tuple[str, ...], peers: Peers, options: Options, command: str
 ) -> Case:
-    """Return the case of a subject."""
     bench = Bench({way: peers.way(way, subject) for way in ways}, Check(operator.eq))
     about: dict[str, Value] = {"case": subject.case, "size": subject.size, "action": subject.action}
     return Case(
@@ -234,7 +225,6 @@ def case_of(
 
 
 def packed_ways() -> list[str]:
-    """Return the ways of two ranks that exchange packed bytes."""
     return [f"{library}-{PACKED}" for library in LIBRARIES]
 
 
@@ -261,7 +251,6 @@ def over_grid(records: Sequence[Record]) -> Grid:
 
 
 def span_grid(records: Sequence[Record], base: str) -> Grid:
-    """Return a row for each pattern: times over the base's, least and largest of the sizes."""
     ways = list(dict.fromkeys(one.way for one in records if one.way != base))
     rows = []
     for pattern, places in _taken(records).items():
@@ -275,7 +264,6 @@ def span_grid(records: Sequence[Record], base: str) -> Grid:
 
 
 def _taken(records: Sequence[Record]) -> dict[str, list[dict[str, list[float]]]]:
-    """Return the seconds of all ways at each place, by pattern."""
     found: dict[tuple[str, float], dict[str, list[float]]] = {}
     for one in records:
         found.setdefault((one.app, one.x), {}).setdefault(one.way, []).append(one.seconds)

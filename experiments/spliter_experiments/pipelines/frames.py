@@ -34,7 +34,6 @@ def valid_zips(zips: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def clean_zips(zips: pd.Series[Any]) -> Any:
-    """Return the distinct postal codes."""
     return valid_zips(zips).unique()
 
 
@@ -48,7 +47,6 @@ def crime_index(cities: pd.DataFrame) -> Any:
 
 
 def births_by_year(names: pd.DataFrame) -> Any:
-    """Group the births by year and sex."""
     return names.groupby(["year", "sex"])["births"]
 
 
@@ -66,7 +64,6 @@ def birth_analysis(names: pd.DataFrame) -> Any:
 
 
 def ratings_by_film(ratings: pd.DataFrame, users: pd.DataFrame, films: pd.DataFrame) -> Any:
-    """Group the ratings by title and gender, and by title."""
     rated = ratings.merge(users, on="user").merge(films, on="film")
     return rated.groupby(["title", "gender"])["rating"], rated.groupby("title")["rating"]
 
@@ -94,12 +91,10 @@ total_births = splittable(births_by_year, names=Rows(), returns=Groups("sum"))
 
 @splittable(names=Rows(), returns=Groups("sum"))
 def births_of_leslies(names: pd.DataFrame, totals: pd.Series[Any]) -> Any:
-    """Group the births of those names by year and sex."""
     return births_by_year(common_leslies(names, totals))
 
 
 def birth_analysis_by_pieces(names: pd.DataFrame) -> Any:
-    """Return what `birth_analysis` does."""
     return births_of_leslies(names, total_births(names))
 
 
@@ -109,7 +104,6 @@ means_and_counts = splittable(
 
 
 def rate_films_by_pieces(ratings: pd.DataFrame, users: pd.DataFrame, films: pd.DataFrame) -> Any:
-    """Return what `rate_films` does."""
     means, counts = means_and_counts(ratings, users, films)
     return means.unstack()[counts >= FEWEST_RATINGS]
 

@@ -34,8 +34,6 @@ class Function:
         return found
 
     def ways(self) -> dict[str, Variant]:
-        """Return the function as it is, and as a pipeline."""
-
         def plain(*arguments: Any) -> Callable[[], Any]:
             return functools.partial(self.load(), *arguments)
 
@@ -61,7 +59,6 @@ SEA: Final = uniform((30.0, 40.0), (0.0, 30.0), (0.0, 5000.0))
 
 
 def make_pairs(rows: int, seed: int) -> list[Any]:
-    """Return two arrays of latitudes and longitudes, shapes (rows, 2)."""
     lats, lons, more_lats, more_lons = uniform(*[(-80.0, 80.0)] * 4)(rows, seed)
     return [np.column_stack([lats, lons]), np.column_stack([more_lats, more_lons])]
 

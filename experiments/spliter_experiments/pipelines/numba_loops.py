@@ -24,7 +24,6 @@ from spliter_experiments.pipelines.variants import Array
 def black_scholes(
     price: Array, strike: Array, t: Array, rate: Array, vol: Array
 ) -> tuple[Array, Array]:
-    """Compute one option after the other."""
     call, put = np.empty_like(price), np.empty_like(price)
     for at in prange(len(price)):
         spread = vol[at] * math.sqrt(t[at])
@@ -40,7 +39,6 @@ def black_scholes(
 
 
 def haversine(latitude: Array, longitude: Array) -> Array:
-    """Compute one distance after the other."""
     miles = np.empty_like(latitude)
     for at in prange(len(latitude)):
         across = math.sin((longitude[at] - HERE[1]) / 2.0)
@@ -71,7 +69,6 @@ def nbody(
 
 
 def shallow_water(height: Array, u: Array, v: Array) -> tuple[Array, Array, Array]:
-    """Compute one line of cells after the other."""
     lines, columns = height.shape
     half = 1.0 / (2.0 * CELL)
     for _ in range(STEPS):
@@ -95,7 +92,6 @@ def shallow_water(height: Array, u: Array, v: Array) -> tuple[Array, Array, Arra
 
 
 def ten_adds(x: Array, y: Array) -> Array:
-    """Add to one value after the other."""
     total = np.empty_like(x)
     for at in prange(len(x)):
         value = x[at]

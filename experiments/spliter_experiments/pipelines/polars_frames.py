@@ -25,7 +25,6 @@ def by_polars(program: Program) -> Variant:
 
 
 def clean_zips(zips: pl.Series) -> Any:
-    """Return the distinct postal codes."""
     import polars as pl
 
     text = pl.col("zip")
@@ -37,7 +36,6 @@ def clean_zips(zips: pl.Series) -> Any:
 
 
 def crime_index(cities: pl.DataFrame) -> Any:
-    """Return the sum of the index of large cities."""
     import polars as pl
 
     index = (
@@ -49,7 +47,6 @@ def crime_index(cities: pl.DataFrame) -> Any:
 
 
 def birth_analysis(names: pl.DataFrame) -> Any:
-    """Return the births per year and sex of names that sound like Leslie."""
     import polars as pl
 
     share = pl.col("births") / pl.col("births").sum().over("year", "sex")
@@ -60,7 +57,6 @@ def birth_analysis(names: pl.DataFrame) -> Any:
 
 
 def rate_films(ratings: pl.DataFrame, users: pl.DataFrame, films: pl.DataFrame) -> Any:
-    """Return the mean ratings of the films with many of them."""
     import polars as pl
 
     rated = ratings.lazy().join(users.lazy(), on="user").join(films.lazy(), on="film")

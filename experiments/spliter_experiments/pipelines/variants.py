@@ -54,7 +54,6 @@ def as_is(program: Program) -> Variant:
 
 
 def in_batches(program: Program) -> Variant:
-    """Return the way that runs a program as a pipeline, with a thread per core."""
     return lambda *arguments: functools.partial(pipeline(program), *arguments)
 
 
@@ -66,5 +65,4 @@ def cores() -> int:
 
 
 def plain_and_pipeline(program: Program) -> dict[str, Variant]:
-    """Return the two ways that every workload has."""
     return {PLAIN: as_is(program), OURS: in_batches(program)}

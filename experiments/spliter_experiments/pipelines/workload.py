@@ -56,26 +56,21 @@ class Pipeline(Workload):
 
     @property
     def subject(self) -> str:
-        """Name of the program."""
         return self.workload
 
     @property
     def entry(self) -> Entry:
-        """The program and its variants."""
         return CATALOG[self.workload]
 
     def each(self) -> list[Pipeline]:
-        """Return a workload for each program."""
         return [replace(self, workload=one) for one in parse_workloads(self.workload, CATALOG)]
 
     def title(self, found: Comparison) -> str:
-        """Return the name of the program, its data and the cores."""
         first = found.records[0]
         meaning = PROGRAMS.get(self.workload, "")
         return f"{self.workload}: {meaning}; {first.rows:,} rows, {first.threads} cores"
 
     def grid(self, found: Comparison) -> Grid:
-        """Return the table, without columns that say the same everywhere."""
         return super().grid(found).without("rows", "runs", "init", "iterate")
 
     def cases(self, options: Options, listener: Listener, command: str) -> Cases:

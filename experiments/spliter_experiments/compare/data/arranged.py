@@ -23,12 +23,10 @@ class Arranged:
 
     @property
     def origin(self) -> str:
-        """Name of the source."""
         return self.points.origin
 
     @property
     def columns(self) -> Columns:
-        """Columns of the source."""
         return self.points.columns
 
 
@@ -51,11 +49,9 @@ class Shuffled(Arranged):
 
     @property
     def rows(self) -> int:
-        """Number of rows of the source."""
         return self.points.rows
 
     def read(self, start: int, stop: int) -> Floats:
-        """Return rows `start` to `stop` of the shuffled rows."""
         return _all_rows(self.points)[_order(self.points.rows, self.seed)[start:stop]]
 
 
@@ -78,11 +74,9 @@ class RowRange(Arranged):
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
         return self.last - self.first
 
     def read(self, start: int, stop: int) -> Floats:
-        """Return rows `start` to `stop` of the range."""
         return self.points.read(self.first + start, self.first + stop)
 
 

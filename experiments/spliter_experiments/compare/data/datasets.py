@@ -94,7 +94,6 @@ def _classes(column: Points) -> tuple[float, ...]:
 
 
 def read_held_out(dataset: Dataset) -> Floats:
-    """Return the held-out points, in memory."""
     assert dataset.held_out is not None
     points = dataset.held_out.read(0, dataset.held_out.rows)
     if not np.isfinite(points).all():

@@ -147,12 +147,10 @@ class ParquetPoints:
 
     @property
     def origin(self) -> str:
-        """Name of the file."""
         return self.path.name
 
     @property
     def rows(self) -> int:
-        """Rows in all row groups."""
         return self.groups[-1].stop if self.groups else 0
 
     def read(self, start: int, stop: int) -> Floats:
@@ -188,7 +186,6 @@ def read_row_group(group: RowGroup, names: tuple[str, ...]) -> Floats:
 
 
 def open_labels(source: str, name: str) -> Points:
-    """Open a column of labels."""
     try:
         return open_source(source, Wanted(name))
     except TextColumnError as error:

@@ -83,16 +83,13 @@ class GeneratedPoints:
 
     @property
     def origin(self) -> str:
-        """Name of the source."""
         return "generated points"
 
     @property
     def columns(self) -> Columns:
-        """All columns, by number."""
         return Columns.numbered(self.dims)
 
     def read(self, start: int, stop: int) -> Floats:
-        """Generate rows `start` to `stop`."""
         first = start * self.dims
         stream = np.random.Philox(key=self.seed)
         stream.advance(first // PHILOX_WORDS)
@@ -123,12 +120,10 @@ class GeneratedBlobs:
 
     @property
     def origin(self) -> str:
-        """Name of the source."""
         return "generated blobs"
 
     @property
     def columns(self) -> Columns:
-        """All columns, by number."""
         return Columns.numbered(self.dims)
 
     @property
@@ -136,7 +131,6 @@ class GeneratedBlobs:
         return GeneratedPoints(self.rows, self.dims + 1, self.seed)
 
     def read(self, start: int, stop: int) -> Floats:
-        """Generate rows `start` to `stop`."""
         uniform = self._uniform.read(start, stop)
         # The normal quantile of zero is infinite.
         from scipy.special import ndtri
@@ -147,11 +141,9 @@ class GeneratedBlobs:
         return np.asarray(noise + distance * centres[self._numbers(uniform)], dtype=np.float64)
 
     def classes(self) -> BlobClasses:
-        """Return the classes of the points, 0 or 1, as a source."""
         return BlobClasses(self.rows, self.dims, self.seed, self.blobs)
 
     def _numbers(self, uniform: Floats) -> Codes:
-        """Return the blob number of each row."""
         return (uniform[:, -1] * self.blobs).astype(np.int64)
 
 
@@ -161,11 +153,9 @@ class BlobClasses(GeneratedBlobs):
 
     @property
     def columns(self) -> Columns:
-        """The single column."""
         return Columns.numbered(1)
 
     def read(self, start: int, stop: int) -> Floats:
-        """Return rows `start` to `stop`, shape (stop - start, 1)."""
         numbers = self._numbers(self._uniform.read(start, stop))
         return (numbers % 2).astype(np.float64)[:, np.newaxis]
 
@@ -179,16 +169,13 @@ class Labels:
 
     @property
     def origin(self) -> str:
-        """Name of the source."""
         return self.points.origin
 
     @property
     def rows(self) -> int:
-        """Number of points."""
         return self.points.rows
 
     def read(self, start: int, stop: int) -> Codes:
-        """Return the class numbers of rows `start` to `stop`, shape (stop - start,)."""
         values = self.points.read(start, stop)[:, 0]
         codes: Codes = np.searchsorted(self.classes, values).astype(np.int64)
         return codes
@@ -202,11 +189,9 @@ class RowNumbers:
 
     @property
     def origin(self) -> str:
-        """Name of the source."""
         return "row numbers"
 
     def read(self, start: int, stop: int) -> Codes:
-        """Return the numbers `start` to `stop`."""
         return np.arange(start, stop, dtype=np.int64)
 
 

@@ -31,13 +31,11 @@ class StoredBlock:
     service: tuple[str, int]
 
     def spliter_copy(self) -> Any:
-        """Return a copy of the object's content."""
         return content_of(object_of(self.id, self.service))
 
 
 @task(returns=object)  # type: ignore[untyped-decorator]
 def call_on_block(kernel: str, block: Any, start: int, shared: dict[str, Any]) -> Any:
-    """Call a function on a block."""
     return _found(kernel)(content_of(block), *_leading(start), **shared)
 
 
@@ -49,7 +47,6 @@ def call_on_blocks(kernel: str, block: Any, other: Any, start: int, shared: dict
 
 @task(returns=object, found=COLLECTION_IN)  # type: ignore[untyped-decorator]
 def call_on_list(kernel: str, found: list[Any], shared: dict[str, Any]) -> Any:
-    """Call a function on a list of results of tasks."""
     return _found(kernel)(found, **shared)
 
 

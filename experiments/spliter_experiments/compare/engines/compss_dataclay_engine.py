@@ -54,7 +54,6 @@ class CompssDataClayEngine(CompssTasks):
     def persisted(
         self, source: Rows, row_chunks: Sequence[int], like: npt.NDArray[Any], placement: Placement
     ) -> Iterator[StoredArray]:
-        """Read rows into persistent objects at the backends; delete them at the end."""
         from dataclay.config import settings
 
         self.progress.tell(WAIT_SECONDS, f"loading {len(row_chunks)} blocks")
@@ -93,7 +92,6 @@ def _store(nodes: Mapping[Location, int], on_this_machine: bool) -> Iterator[Dat
 
 @contextmanager
 def connect(choice: ClusterChoice) -> Iterator[CompssDataClayEngine]:
-    """Find the nodes of the COMPSs application whose main program is this process."""
     progress = launched_progress()
     progress.tell(START_SECONDS, STARTING)
     with (

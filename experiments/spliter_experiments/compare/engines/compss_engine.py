@@ -96,7 +96,6 @@ def connected(choice: ClusterChoice) -> Iterator[tuple[Mapping[Location, int], b
 
 
 def _ask_all(listed: int) -> dict[str, NodeReport]:
-    """Run a task at every node."""
     count = listed or max(int(compss_get_number_of_resources()), 1)
     told: dict[str, NodeReport] = {}
     deadline = time.monotonic() + START_SECONDS
@@ -133,7 +132,6 @@ class TaskMeter:
     own: int = 0
 
     def reading(self) -> Reading:
-        """Return the number of started tasks."""
         return Reading(self.own + count_started(), None)
 
 
@@ -153,7 +151,6 @@ class CompssTasks(LocatedEngine):
     counter: TaskMeter = field(default_factory=TaskMeter)
 
     def arguments_of(self, collection: Any) -> Sequence[Any]:
-        """Return what tasks get for the blocks of a collection."""
         return list(collection)
 
     def call_blocks(
@@ -164,13 +161,11 @@ class CompssTasks(LocatedEngine):
         starts: Sequence[int] | None = None,
         **shared: Any,
     ) -> list[Any]:
-        """Run a PyCOMPSs task for every block and return the results."""
         return results_of(self._start(blocks, kernel, aligned, starts, shared), shared)
 
     def call_pairs(
         self, blocks: Any, others: Any, pairing: Pairing, starts: Sequence[int], **shared: Any
     ) -> list[Any]:
-        """Run a PyCOMPSs task for every block, every pair and every other block."""
         unshared: dict[str, Any] = {}
         made = self._start(blocks, pairing.make, None, starts, unshared)
         ask, merge = name_of(pairing.ask), name_of(pairing.merge)
@@ -193,7 +188,6 @@ class CompssTasks(LocatedEngine):
         starts: Sequence[int] | None,
         shared: dict[str, Any],
     ) -> list[Any]:
-        """Start a task for every block and return the futures."""
         given = self.arguments_of(blocks)
         self.progress.tell(WAIT_SECONDS, f"{len(given)} tasks")
         name, numbers = name_of(kernel), starts or [NO_NUMBER] * len(given)
@@ -213,7 +207,6 @@ class CompssTasks(LocatedEngine):
         return CompssIdle(self.progress)
 
     def meter(self) -> AbstractContextManager[TaskMeter]:
-        """Return the task counter."""
         return nullcontext(self.counter)
 
 
@@ -225,7 +218,6 @@ class CompssEngine(CompssTasks):
     def persisted(
         self, source: Rows, row_chunks: Sequence[int], like: npt.NDArray[Any], placement: Placement
     ) -> Iterator[CompssCollection]:
-        """Read rows into blocks by tasks; delete the blocks at the end."""
         self.progress.tell(WAIT_SECONDS, f"loading {len(row_chunks)} blocks")
         starts = row_starts(row_chunks)
         calls = [
@@ -250,7 +242,6 @@ def read_rows(source: Rows, start: int, stop: int) -> Any:
 
 @contextmanager
 def connect(choice: ClusterChoice) -> Iterator[CompssEngine]:
-    """Find the nodes of the COMPSs application whose main program is this process."""
     progress = launched_progress()
     progress.tell(START_SECONDS, STARTING)
     with connected(choice) as (capacities, on_this_machine):

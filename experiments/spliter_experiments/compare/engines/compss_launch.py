@@ -65,7 +65,6 @@ class NodesNotUpError(ClusterError):
 
 
 def runs_inside() -> bool:
-    """Return whether this process is the main program of a COMPSs application."""
     if importlib.util.find_spec("pycompss") is None:
         return False
     from spliter_backends.compss.api import runtime_is_up

@@ -51,17 +51,14 @@ class Progress:
 
 
 def launched_resources() -> Path | None:
-    """Return the resources file of an application started by :func:`launch`, else None."""
     told = os.environ.get(LAUNCHED)
     return None if told is None else Path(json.loads(told)["resources"])
 
 
 def launched_progress() -> Progress:
-    """Return the progress file of this application; without a file if no process watches it."""
     told = os.environ.get(LAUNCHED)
     return Progress(None if told is None else Path(json.loads(told)["progress"]))
 
 
 def launched_arguments() -> list[str]:
-    """Return the arguments that the command was launched with."""
     return list(json.loads(os.environ[LAUNCHED])["arguments"])

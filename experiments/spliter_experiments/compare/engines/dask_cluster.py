@@ -72,7 +72,6 @@ def _client_of(scheduler: str) -> Client:
 
 
 async def _greet(address: str) -> None:
-    """Connect as a Dask client and disconnect."""
     security = Security().get_connection_args("client")
     comm = await connect(address, timeout=CONNECT_SECONDS, **security)
     comm.abort()
@@ -102,7 +101,6 @@ def is_on_this_machine(client: Client) -> bool:
 
 
 def process_versions(client: Client) -> dict[str, str | None]:
-    """Return the SplIter version of the scheduler and each worker, None if not installed."""
     found: dict[str, str | None] = client.sync(query_versions, client, asynchronous=False)
     return found
 
@@ -119,6 +117,5 @@ class Uninterrupted(WorkerPlugin):
 
 
 def check_versions(versions: Mapping[str, str | None]) -> None:
-    """Check that the scheduler and all workers have this version of SplIter."""
     if wrong := wrong_versions(versions):
         raise ClusterError(wrong)

@@ -42,7 +42,6 @@ class WorkerOfBlock:
     workers: tuple[str, ...]
 
     def __call__(self, key: tuple[Any, ...]) -> str:
-        """Return the worker for a block's key; called on the scheduler."""
         return self.workers[int(key[1])]
 
 
@@ -94,7 +93,6 @@ def lazy_rows(source: Rows, row_chunks: Sequence[int], like: npt.NDArray[Any]) -
 
 
 def wait_for_blocks(persisted: Any) -> None:
-    """Wait until the blocks of a persisted collection are in memory."""
     try:
         wait(futures_of(persisted), timeout=LOAD_SECONDS)
     except TimeoutError as error:
@@ -121,7 +119,6 @@ def _futures(blocks: da.Array | list[Future[Any]]) -> list[Future[Any]]:
 
 
 def wait_for(futures: Sequence[Future[Any]]) -> None:
-    """Wait for tasks."""
     try:
         wait(list(futures), timeout=WAIT_SECONDS)
     except TimeoutError as error:
@@ -136,16 +133,13 @@ class DaskEngine(Engine):
 
     @property
     def cores(self) -> int:
-        """Number of tasks that run at the same time."""
         return sum(self.client.nthreads().values())
 
     @property
     def workers(self) -> int:
-        """Number of workers."""
         return len(self.client.nthreads())
 
     def is_on_this_machine(self) -> bool:
-        """Return whether all workers run on this host."""
         return is_on_this_machine(self.client)
 
     @contextmanager
@@ -163,7 +157,6 @@ class DaskEngine(Engine):
         starts: Sequence[int] | None = None,
         **shared: Any,
     ) -> list[Future[Any]]:
-        """Start one task per block."""
         lists: list[Any] = [_futures(blocks)]
         lists += [] if aligned is None else [_futures(aligned)]
         lists += [] if starts is None else [list(starts)]
@@ -172,7 +165,6 @@ class DaskEngine(Engine):
     def call_pairs(
         self, blocks: Any, others: Any, pairing: Pairing, starts: Sequence[int], **shared: Any
     ) -> list[Future[Any]]:
-        """Start one task per block, per pair, and per other block."""
         made = self.call_blocks(blocks, pairing.make, starts=starts)
         merged = []
         for other in _futures(others):
@@ -184,34 +176,28 @@ class DaskEngine(Engine):
     def call_each(
         self, function: Callable[..., Any], *lists: Any, **shared: Any
     ) -> list[Future[Any]]:
-        """Start one task per element of the lists."""
         mapped: list[Future[Any]] = self.client.map(function, *lists, pure=False, **shared)
         return mapped
 
     def results(self, pending: Sequence[Future[Any]]) -> list[Any]:
-        """Wait for tasks and return their results."""
         wait_for(pending)
         found: list[Any] = self.client.gather(list(pending))
         return found
 
     def share(self, value: Any) -> Any:
-        """Send a value to every worker."""
         return self.client.scatter(value, broadcast=True, hash=False)
 
     def idle_state(self, collections: Sequence[da.Array] = ()) -> DaskIdle:
-        """Return the current state: load of the cluster and placement of the blocks."""
         return DaskIdle.now(
             self.client, [block for array in collections for block in blocks_of(array)]
         )
 
     def meter(self) -> ClusterMeter:
-        """Return a counter of tasks, and of bytes sent between workers."""
         return ClusterMeter(self.client)
 
 
 @contextmanager
 def connect(choice: ClusterChoice) -> Iterator[DaskEngine]:
-    """Connect to a cluster with at least one worker, started and stopped here if embedded."""
     with connected(choice) as client:
         check_versions(process_versions(client))
         yield DaskEngine(client)

@@ -53,7 +53,6 @@ class DaskIdle:
 
     @classmethod
     def now(cls, client: Client, blocks: Sequence[Future[Any]] = ()) -> DaskIdle:
-        """Return the current state: load of the cluster and placement of the blocks."""
         held = client.who_has(list(blocks)) if blocks else {}
         return cls(client, current_load(client), {key: min(held[key]) for key in held})
 
@@ -76,7 +75,6 @@ class DaskIdle:
 
 
 def current_load(client: Client) -> Load:
-    """Query the scheduler and all workers."""
     unfinished, tasks = client.run_on_scheduler(read_tasks)
     workers = client.run(read_worker).values()
     busy = sum(running for running, _ in workers)
@@ -126,7 +124,6 @@ class TaskCounter(SchedulerPlugin):
         self.finished = 0
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """Count a task whose result has been computed."""
         if start == "processing" and finish == "memory":
             self.finished += 1
 
@@ -143,7 +140,6 @@ class ByteCounter(WorkerPlugin):
         self._worker = worker
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Count a result that has been fetched."""
         if start == "flight" and finish == "memory":
             self.moved += self._worker.state.tasks[key].get_nbytes()
 
@@ -176,21 +172,18 @@ class ClusterMeter:
         self._client.unregister_worker_plugin(self._name)
 
     def reading(self) -> Reading:
-        """Return tasks finished and bytes moved."""
         finished = self._client.run_on_scheduler(read_finished, name=self._name)
         moved = self._client.run(read_moved, name=self._name)
         return Reading(finished, sum(moved.values()))
 
 
 def read_finished(dask_scheduler: Scheduler, name: str) -> int:
-    """Return the number of tasks counted so far; runs on the scheduler."""
     counter = dask_scheduler.plugins[name]
     assert isinstance(counter, TaskCounter)
     return counter.finished
 
 
 def read_moved(dask_worker: Worker, name: str) -> int:
-    """Return the bytes moved between workers so far; runs on a worker."""
     counter = dask_worker.plugins[name]
     assert isinstance(counter, ByteCounter)
     return counter.moved

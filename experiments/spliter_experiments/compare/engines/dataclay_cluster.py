@@ -70,7 +70,6 @@ def knock(host: str, port: int) -> None:
 
 
 def backends_of(executor: DataClayExecutor) -> list[Location]:
-    """Return the registered backends."""
     session = executor.session
     found = [Location(str(backend)) for backend in session.wait(session.backend_ids())]
     if not found:
@@ -79,12 +78,10 @@ def backends_of(executor: DataClayExecutor) -> list[Location]:
 
 
 def hosts_of(executor: DataClayExecutor, backends: list[Location]) -> set[str]:
-    """Return the names of the machines on which backends run."""
     return set(_ask_all(executor, backends, socket.gethostname))
 
 
 def check_backends(executor: DataClayExecutor, backends: list[Location]) -> None:
-    """Check that all backends have this version of SplIter."""
     found = _ask_all(executor, backends, pydoc.locate, "spliter.__version__")
     check_versions("dataclay", dict(zip(backends, found, strict=True)))
 

@@ -63,7 +63,6 @@ class DataClayEngine(LocatedEngine):
     def persisted(
         self, source: Rows, row_chunks: Sequence[int], like: npt.NDArray[Any], placement: Placement
     ) -> Iterator[LoadedArray]:
-        """Read rows into persistent objects at the backends; delete them at the end."""
         backends = seats(len(row_chunks), self.capacities, placement)
         loading = [
             self.executor.submit(make_block, (source, start, start + rows), {}, backend)
@@ -157,11 +156,9 @@ class DataClayEngine(LocatedEngine):
             DataClayArray(_ids(made), ((-1,) * len(made),), None, unknown).delete()
 
     def idle_state(self, collections: Sequence[LoadedArray] = ()) -> KeptResults:
-        """Return the current state: the number of kept results."""
         return KeptResults.now(lambda: kept_at(self.executor, self.capacities))
 
     def meter(self) -> CallMeter:
-        """Return a counter of calls, and of bytes between this process and the backends."""
         return CallMeter(self.executor)
 
 
@@ -170,7 +167,6 @@ def _ids(objects: Sequence[ArrayBlock]) -> tuple[uuid.UUID, ...]:
 
 
 def make_block(source: Rows, start: int, stop: int) -> ArrayBlock:
-    """Read the rows of one block into a persistent object; runs at a backend."""
     block = ArrayBlock(source.read(start, stop))
     block.make_persistent()
     return block
@@ -178,7 +174,6 @@ def make_block(source: Rows, start: int, stop: int) -> ArrayBlock:
 
 @contextmanager
 def connect(choice: ClusterChoice) -> Iterator[DataClayEngine]:
-    """Connect to a dataClay with at least one backend, started and stopped here if embedded."""
     with connected(choice) as executor:
         backends = backends_of(executor)
         check_backends(executor, backends)

@@ -19,7 +19,6 @@ from spliter_experiments.harness.runner import Reading
 
 
 def kept_at(executor: DataClayExecutor, backends: Iterable[Location]) -> int:
-    """Return how many objects the backends keep for clients."""
     session = executor.session
     peers = [session.peer(uuid.UUID(backend)) for backend in backends]
     return sum(session.wait(peer.request("kept")) for peer in peers)
@@ -65,7 +64,6 @@ class CountingStub:
         return method
 
     def CallActiveMethod(self, request: Any, **kwargs: Any) -> _CountedCall:  # noqa: N802 - gRPC's
-        """Make a call and count it."""
         self._counts.tasks += request.method_name not in NO_TASKS
         self._counts.nbytes += len(request.args) + len(request.kwargs)
         return _CountedCall(self.original.CallActiveMethod(request, **kwargs), self._counts)
@@ -94,5 +92,4 @@ class CallMeter:
                 client.stub = client.stub.original
 
     def reading(self) -> Reading:
-        """Return tasks and bytes."""
         return Reading(self._counts.tasks, self._counts.nbytes)

@@ -168,16 +168,13 @@ class LocatedEngine(Engine):
 
     @property
     def cores(self) -> int:
-        """Number of tasks that run at the same time."""
         return sum(self.capacities.values())
 
     @property
     def workers(self) -> int:
-        """Number of locations."""
         return len(self.capacities)
 
     def is_on_this_machine(self) -> bool:
-        """Return whether all locations are on this host."""
         return self.on_this_machine
 
 
@@ -202,7 +199,6 @@ class EngineKind:
     node_is_worker: bool = False
 
     def check(self, placement: Placement) -> None:
-        """Reject a placement that the engine does not support."""
         if placement not in self.placements:
             raise OptionError(
                 f"--placement {placement} is none of {self.name}'s; take one of "
@@ -240,11 +236,9 @@ class KeptResults:
 
     @classmethod
     def now(cls, count: Callable[[], int]) -> KeptResults:
-        """Return the current state."""
         return cls(count, count())
 
     def wait(self, timeout: float = REST_SECONDS) -> None:
-        """Wait until no more results are kept than at first."""
         wait_until_idle(self._found, timeout)
 
     def _found(self) -> str:
@@ -253,7 +247,6 @@ class KeptResults:
 
 
 def check_versions(engine: str, found: Mapping[str, object]) -> None:
-    """Check that all locations have this version of SplIter."""
     wrong = [
         f"{at} has {version}" for at, version in found.items() if version != spliter.__version__
     ]

@@ -32,7 +32,6 @@ address; other loopback addresses exist on Linux only, elsewhere Ray uses its de
 
 @contextmanager
 def connected(choice: ClusterChoice) -> Iterator[None]:
-    """Connect this process to a cluster."""
     if ray.is_initialized():
         raise ClusterError("this process is connected to Ray already; call ray.shutdown() first")
     try:
@@ -79,7 +78,6 @@ def _connect(address: str, options: Mapping[str, Any]) -> None:
 
 
 def nodes_of(choice: ClusterChoice) -> dict[Location, int]:
-    """Return the nodes that run tasks, and the number of concurrent tasks of each."""
     wanted = choice.workers if choice.address is None else 1
     deadline = time.monotonic() + START_SECONDS
     while len(found := usable_nodes()) < wanted:
@@ -90,7 +88,6 @@ def nodes_of(choice: ClusterChoice) -> dict[Location, int]:
 
 
 def check_nodes(nodes: Mapping[Location, int]) -> None:
-    """Check that all nodes have this version of SplIter."""
     found = {}
     for node in nodes:
         version = "no answer"
@@ -103,13 +100,11 @@ def check_nodes(nodes: Mapping[Location, int]) -> None:
 
 @ray.remote  # type: ignore[untyped-decorator]
 def version_here() -> str:
-    """Return the version of SplIter on the node that runs this task."""
     import spliter as found
 
     return found.__version__
 
 
 def on_this_machine(nodes: Mapping[Location, int]) -> bool:
-    """Return whether all nodes are on this host."""
     hosts = {node["NodeManagerHostname"] for node in ray.nodes() if node["NodeID"] in nodes}
     return hosts == {os.uname().nodename}

@@ -42,7 +42,6 @@ from spliter_experiments.harness.runner import Reading
 
 
 def node_stats() -> Iterator[Any]:
-    """Yield the counters of each node that is alive."""
     for node in ray.nodes():
         if node["Alive"]:
             yield internal_api.node_stats(
@@ -118,7 +117,6 @@ class RayEngine(LocatedEngine):
     def persisted(
         self, source: Rows, row_chunks: Sequence[int], like: npt.NDArray[Any], placement: Placement
     ) -> Iterator[LoadedArray]:
-        """Read rows by tasks at the nodes; Ray frees them when unreferenced."""
         places = seats(len(row_chunks), self.capacities, placement)
         given = ray.put(source)
         blocks = tuple(
@@ -153,7 +151,6 @@ class RayEngine(LocatedEngine):
         starts: Sequence[int] | None = None,
         **shared: Any,
     ) -> list[Any]:
-        """Run a task for every block."""
         none: list[tuple[Any, ...]] = [()] * blocks.nblocks
         others = none if aligned is None else [(block,) for block in aligned.blocks]
         numbers = none if starts is None else [(start,) for start in starts]
@@ -172,7 +169,6 @@ class RayEngine(LocatedEngine):
         starts: Sequence[int],
         **shared: Any,
     ) -> list[Any]:
-        """Run one task per block, per pair, and per other block."""
         at = blocks.seats if self.pinned else [None] * blocks.nblocks
         tasks = [
             call if seat is None else call.options(scheduling_strategy=affinity(seat))
@@ -203,7 +199,6 @@ class RayEngine(LocatedEngine):
 
 
 def results(references: Sequence[ObjectRef]) -> list[Any]:
-    """Wait for tasks and return their results."""
     try:
         return list(ray.get(list(references), timeout=WAIT_SECONDS))
     except ray.exceptions.RayTaskError as error:
@@ -218,7 +213,6 @@ def _put_if_large(value: Any) -> Any:
 
 @ray.remote  # type: ignore[untyped-decorator]
 def read_rows(source: Rows, start: int, stop: int) -> Any:
-    """Return the rows of one block."""
     return source.read(start, stop)
 
 
@@ -230,7 +224,6 @@ def touched(block: Any) -> int:
 
 @ray.remote  # type: ignore[untyped-decorator]
 def call(kernel: Callable[..., Any], *arguments: Any, **shared: Any) -> Any:
-    """Call a function on a block."""
     return kernel(*arguments, **shared)
 
 
@@ -242,7 +235,6 @@ def call_on_all(kernel: Callable[..., Any], *arguments: Any, **shared: Any) -> A
 
 @contextmanager
 def connect(choice: ClusterChoice) -> Iterator[RayEngine]:
-    """Connect to a cluster with at least one node; start and stop it if embedded."""
     with connected(choice):
         nodes = nodes_of(choice)
         check_nodes(nodes)

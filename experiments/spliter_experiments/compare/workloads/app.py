@@ -71,7 +71,6 @@ class App(Workload, Generic[ProblemT]):
     """Ways that use SplIter, the same on every engine."""
 
     def open(self, choice: InputChoice) -> Dataset:
-        """Open the input."""
         return Dataset(open_points(choice))
 
     def loaded(
@@ -82,11 +81,9 @@ class App(Workload, Generic[ProblemT]):
         placement: Placement,
         **others: Any,
     ) -> AbstractContextManager[Loaded]:
-        """Load a data set on an engine while the context is open."""
         return loaded(engine, dataset, row_chunks, placement, **others)
 
     def checking(self) -> Check:
-        """Return the check of all answers on one data set."""
         return Check(self.same)
 
     def check(self, dataset: Dataset) -> None:
@@ -116,12 +113,10 @@ class App(Workload, Generic[ProblemT]):
         """Return the settings as shown in the title."""
 
     def launch(self, options: ClusterOptions, arguments: Sequence[str]) -> int | None:
-        """Run the command inside the engine's launcher, if it has one."""
         launch = load_engine(options.backend).launcher()
         return None if launch is None else launch(options.cluster, arguments)
 
     def title(self, found: Comparison) -> str:
-        """Return what was computed, on which data and cluster."""
         about = found.about
         columns = about["columns"]
         assert isinstance(columns, list)
@@ -135,7 +130,6 @@ class App(Workload, Generic[ProblemT]):
         )
 
     def grid(self, found: Comparison) -> Grid:
-        """Return the table, without columns that say the same everywhere."""
         grid = super().grid(found).without("runs", "init", "iterate", "split")
         several = len({one.x for one in found.records}) > 1
         return grid if several else grid.without(self.x)
@@ -235,7 +229,6 @@ class App(Workload, Generic[ProblemT]):
     def way(
         self, name: str, solvers: Mapping[str, Solver], site: Site[Any], problem: ProblemT
     ) -> Way:
-        """Return a way that solves a problem on a site."""
         if name in OFF_CLUSTER:
             return self.in_processes(name, site, problem)
         return Way(name, lambda: solvers[name](site, problem))
@@ -270,8 +263,6 @@ def _note_columns(chosen: Columns, listener: Listener) -> None:
 
 
 def per_block(app: type[App[Any]]) -> Solver:
-    """Return the way that runs one task per block."""
-
     def run(site: Site[Any], problem: Any) -> Answer:
         parts = Parts(site.engine, site.array, site.labels, site.row_chunks, site.queries)
         return app.by_parts(parts, problem)

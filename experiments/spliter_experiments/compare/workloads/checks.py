@@ -23,7 +23,6 @@ def bounds_of(engine: Engine, array: Any) -> Floats:
 
 
 def check_finite(engine: Engine, points: Points, array: Any) -> None:
-    """Check that all values are finite."""
     each = _on_blocks(engine, has_gaps, array)
     gaps = np.any(each, axis=0)
     if gaps.any():
@@ -40,5 +39,4 @@ def has_gaps(block: Floats) -> npt.NDArray[np.bool_]:
 
 
 def bounds_of_block(block: Floats) -> tuple[Floats, Floats]:
-    """Return the lowest and the highest value of each column of a block."""
     return block.min(axis=0), block.max(axis=0)

@@ -70,7 +70,6 @@ class Classifier:
 
     @functools.cached_property
     def accuracy(self) -> float:
-        """Share of the held-out points that are classified correctly."""
         return float(np.mean(self.model.predict(self._run.points) == self._run.labels))
 
     @functools.cached_property
@@ -100,13 +99,11 @@ def by_spliter(site: Site[Engine], run: Run) -> Answer:
 
 
 def by_sklearn(machine: Baseline, run: Run) -> Answer:
-    """Train scikit-learn's SVC in one process."""
     (model,) = machine.call(fit_sklearn, run.training.svc)
     return Answer(Classifier(model, run))
 
 
 def on_floor(floor: Baseline, run: Run) -> Answer:
-    """Train in every plain process; merge in this one."""
     training = run.training
     floor.keep("rows", rows_of_blocks)
     sets = floor.call(train_part, training, FEW_PARTS, on="rows")
@@ -118,14 +115,12 @@ def on_floor(floor: Baseline, run: Run) -> Answer:
 
 
 def fit_sklearn(blocks: Sequence[tuple[Floats, Codes]], svc: SVC) -> SVC:
-    """Train scikit-learn's SVC on one block."""
     ((points, labels),) = blocks
     model: SVC = svc.fit(points, labels)
     return model
 
 
 def moments(block: Floats) -> tuple[int, float, float]:
-    """Return the number of values, their mean and their variance."""
     return block.size, float(block.mean()), float(block.var())
 
 
@@ -177,7 +172,6 @@ class CascadeSvm(App[Run]):
             raise OptionError(f"--tol must not be negative, got {self.tol}")
 
     def open(self, choice: InputChoice) -> Dataset:
-        """Open points and labels, and hold some rows out."""
         extra = choice.rows // (HELD_OUT_SHARE - 1)
         points, column, classes = open_labelled(choice, self.label, extra)
         held = points.rows // HELD_OUT_SHARE
@@ -186,7 +180,6 @@ class CascadeSvm(App[Run]):
         return Dataset(rest, Labels(labels, classes), held_out, Labels(held_labels, classes))
 
     def pose(self, site: Site[Engine]) -> Run:
-        """Return the training parameters and the held-out data."""
         dataset = site.dataset
         assert dataset.held_out_labels is not None
         check_finite(site.engine, dataset.points, site.array)
@@ -199,11 +192,9 @@ class CascadeSvm(App[Run]):
 
     @staticmethod
     def by_parts(parts: Parts, run: Run, scheme: Scheme = MANY_PARTS) -> Answer:
-        """Run one task per part, then a tree of merges."""
         return Answer(Classifier(run_cascade(parts, run.training, scheme), run))
 
     def in_processes(self, way: str, site: Site[Engine], run: Run) -> Way:
-        """Return the way for scikit-learn or the floor."""
         labels = site.dataset.labels
         assert labels is not None
         if way == SKLEARN:
@@ -212,12 +203,10 @@ class CascadeSvm(App[Run]):
         return site.way_in_processes(way, lambda floor: on_floor(floor, run), labels, numbers)
 
     def same(self, left: Classifier, right: Classifier) -> bool:
-        """Return whether two models agree in objective and held-out accuracy."""
         return bool(
             abs(left.accuracy - right.accuracy) <= SAME_ACCURACY
             and np.isclose(left.objective, right.objective, rtol=SAME_OBJECTIVE, atol=0)
         )
 
     def detail(self) -> str:
-        """Return the number of iterations."""
         return f"{self.iterations} iterations"

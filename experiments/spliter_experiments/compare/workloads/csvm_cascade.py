@@ -112,7 +112,6 @@ def conclude_again(
 
 
 def merge_sets(sets: Sequence[SupportSet | None], doubtful: float, svc: SVC) -> SupportSet | None:
-    """Merge the sets of several parts and train on them."""
     present = [found for found in sets if found is not None]
     if not doubtful or not present:
         return merge(present, svc)
@@ -120,12 +119,10 @@ def merge_sets(sets: Sequence[SupportSet | None], doubtful: float, svc: SVC) -> 
 
 
 def numbered(points: Floats, labels: Codes, start: int) -> Rows:
-    """Return a block as rows with their indexes in the whole array."""
     return Rows(points, labels, None, np.arange(start, start + len(labels)))
 
 
 def rows_of_blocks(blocks: Sequence[tuple[Floats, Codes, Codes]]) -> Rows:
-    """Concatenate blocks of points, labels and row indexes."""
     points, labels, numbers = zip(*blocks, strict=True)
     return Rows(np.concatenate(points), np.concatenate(labels), None, np.concatenate(numbers))
 
@@ -163,7 +160,6 @@ def _merged(
     margin_error: Callable[[int], float],
     scheme: Scheme,
 ) -> list[Any]:
-    """Merge sets level by level, until one task can merge the rest."""
     rows = list(parts.sizes)
     while len(sets) > scheme.arity:
         slices = [slice(at, at + scheme.arity) for at in range(0, len(sets), scheme.arity)]
@@ -176,21 +172,18 @@ def _merged(
 def train_block(
     points: Floats, labels: Codes, start: int, training: Training, scheme: Scheme
 ) -> SupportSet | None:
-    """Train on the rows of one block."""
     return train_part(numbered(points, labels, start), training, scheme)
 
 
 def retrain_block(
     points: Floats, labels: Codes, start: int, training: Training, solution: SupportSet
 ) -> SupportSet | None:
-    """Train on the rows of one block again, with the solution."""
     return retrain_part(numbered(points, labels, start), training, solution)
 
 
 def missing_of_block(
     points: Floats, labels: Codes, start: int, solution: SupportSet
 ) -> MarginViolations:
-    """Return the rows of one block that the solution lacks."""
     return find_violations(numbered(points, labels, start), solution)
 
 

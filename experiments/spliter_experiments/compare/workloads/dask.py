@@ -68,7 +68,6 @@ def rechunked(app: type[App[Any]], method: str) -> Solver:
 
 
 def solve(app: type[App[Any]], parts: Parts, problem: Any) -> Answer:
-    """Solve a problem on few chunks."""
     if issubclass(app, CascadeSvm):
         return app.by_parts(parts, problem, FEW_PARTS)
     return app.by_parts(parts, problem)
@@ -89,25 +88,21 @@ def rechunk_to_cores(site: DaskSite, array: da.Array, method: str) -> list[Futur
 
 
 def sum_by_dask(site: DaskSite, passes: int) -> Answer:
-    """Compute the sum with ``dask.array``."""
     total = site.array.sum()
     return repeat(passes, lambda: float(result_of(site.engine.client.compute(total))))
 
 
 def histogram_by_dask(site: DaskSite, edges: Edges) -> Answer:
-    """Compute the histogram with ``dask.array``."""
     counts, _ = da.histogramdd(site.array, bins=list(edges))
     return Answer(result_of(site.engine.client.compute(counts)))
 
 
 def histogram_by_partitions(site: DaskSite, edges: Edges) -> Answer:
-    """Compute the histogram with ``dask.array`` and one task per partition."""
     counts, _ = da.histogramdd(site.array, bins=list(edges))
     return Answer(counts.compute(scheduler=partitioned(site.engine.client)))
 
 
 def cascade_of_the_paper(site: DaskSite, run: Run) -> Answer:
-    """Run the cascade as in the paper, with one task per block."""
     parts = Parts(site.engine, site.array, site.labels, site.row_chunks)
     return CascadeSvm.by_parts(parts, run, PAPER)
 
@@ -140,12 +135,10 @@ class LocalBlocks:
     keys: tuple[Key, ...]
 
     def read(self) -> list[Floats]:
-        """Return the blocks; runs at their worker."""
         data: Mapping[Key, Any] = get_worker().data
         return [data[key] for key in self.keys]
 
     def sums(self, centers: Floats) -> PartialSums:
-        """Sum the points by their nearest centre."""
         return sum_blocks(self.read(), centers)
 
     def next_sums(self, *partials: PartialSums) -> PartialSums:
@@ -205,7 +198,6 @@ def by_dask_ml(site: DaskSite, start: Start) -> Answer:
 
 
 def why_no_dask_ml(client: Client) -> str:
-    """Return why dask-ml is unusable, or an empty string."""
     try:
         import dask_ml.cluster  # noqa: F401
     except ImportError as error:
@@ -216,7 +208,6 @@ def why_no_dask_ml(client: Client) -> str:
 
 
 def absent(engine: DaskEngine) -> Mapping[str, str]:
-    """Return the reason if dask-ml is missing here or at a worker."""
     reason = why_no_dask_ml(engine.client)
     return {DASK_ML: reason} if reason else {}
 
@@ -232,7 +223,6 @@ OWN: dict[str, dict[str, Solver]] = {
 
 
 def ways(app: type[App[Any]]) -> Ways:
-    """Return the ways of an app that exist only on Dask."""
     rechunks = {f"rechunk-{method}": rechunked(app, method) for method in ("p2p", "tasks")}
     own = OWN[app.name]
     return Ways({**rechunks, **own}, absent=absent if DASK_ML in own else lambda _: {})

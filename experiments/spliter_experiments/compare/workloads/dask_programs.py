@@ -44,7 +44,6 @@ class Program:
 
 
 def make_array(points: Points, row_chunks: Sequence[int]) -> Any:
-    """Return points as an array, shape (rows, columns)."""
     from spliter_experiments.compare.engines.dask_engine import lazy_rows
 
     return lazy_rows(points, row_chunks, no_points(points))
@@ -71,7 +70,6 @@ def make_frame(points: Points, row_chunks: Sequence[int]) -> Any:
 
 
 def read_frame(start: int, size: int, points: Points) -> Any:
-    """Return one partition of a frame; runs on a worker."""
     import pandas as pd
 
     k, v, w, *_ = points.read(start, start + size).T
@@ -79,7 +77,6 @@ def read_frame(start: int, size: int, points: Points) -> Any:
 
 
 def make_bag(points: Points, row_chunks: Sequence[int]) -> Any:
-    """Return row numbers as a bag."""
     import dask.bag as db
 
     return db.range(points.rows, npartitions=len(row_chunks))
@@ -100,20 +97,17 @@ def in_large_chunks(collection: Any, count: int) -> Any:
 
 
 def smooth(block: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the mean of each row and its neighbours."""
     mean: npt.NDArray[Any] = (np.roll(block, 1, axis=0) + block + np.roll(block, -1, axis=0)) / 3
     return mean
 
 
 def histogram(x: Any) -> Any:
-    """Count the points of two columns per bin."""
     import dask.array as da
 
     return da.histogramdd(x[:, :2], bins=8, range=((0, 1), (0, 1)))[0]
 
 
 def singular_values(x: Any) -> Any:
-    """Return three singular values."""
     import dask.array as da
 
     return da.linalg.svd_compressed(x, 3, seed=0)[1]
@@ -128,18 +122,15 @@ def merge(frame: Any) -> Any:
 
 
 def fold(bag: Any) -> Any:
-    """Sum the numbers of each remainder."""
     add = int.__add__
     return bag.foldby(functools.partial(remainder, by=7), add, 0, add, 0)
 
 
 def remainder(number: int, by: int) -> int:
-    """Return the remainder of a division."""
     return number % by
 
 
 def scale(x: Any) -> Any:
-    """Fit dask-ml's StandardScaler."""
     from dask_ml.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(x)

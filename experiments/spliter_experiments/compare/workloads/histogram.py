@@ -38,12 +38,10 @@ MOST_CELLS = 10**7
 
 
 def count_block(block: Floats, edges: Edges) -> Counts:
-    """Count the points of one block per bin."""
     return count_points((block,), edges)
 
 
 def add_counts(partials: Sequence[Counts]) -> Counts:
-    """Sum partial counts into a new array."""
     total = partials[0].copy()
     for partial in partials[1:]:
         total += partial
@@ -52,19 +50,16 @@ def add_counts(partials: Sequence[Counts]) -> Counts:
 
 @task
 def count_partition(partition: Partition, edges: Edges) -> Counts:
-    """Count the points of a partition per bin."""
     return count_points(partition, edges)
 
 
 def by_spliter(site: Site[Engine], edges: Edges) -> Answer:
-    """Run one task per partition."""
     with site.split(site.array) as partitions:
         partials = [count_partition(partition, edges) for partition in partitions]
         return Answer(result_of(reduce(operator.add, partials)))
 
 
 def on_floor(floor: Baseline, edges: Edges) -> Answer:
-    """Count in every plain process; sum up in this one."""
     return Answer(add_counts(floor.call(count_points, edges)))
 
 
@@ -84,11 +79,9 @@ class Histogram(App[Edges]):
             raise OptionError(f"--bins must be at least 1, got {self.bins}")
 
     def open(self, choice: InputChoice) -> Dataset:
-        """Open points; by default, at most `MOST_COLUMNS` columns."""
         return Dataset(open_points(choice, most=MOST_COLUMNS))
 
     def check(self, dataset: Dataset) -> None:
-        """Reject more than `MOST_CELLS` bins."""
         width = len(dataset.points.columns)
         if self.bins**width > MOST_CELLS:
             raise OptionError(
@@ -97,26 +90,21 @@ class Histogram(App[Edges]):
             )
 
     def pose(self, site: Site[Engine]) -> Edges:
-        """Return bin edges over the range of the points."""
         check_finite(site.engine, site.dataset.points, site.array)
         return equal_bins(bounds_of(site.engine, site.array), self.bins)
 
     @staticmethod
     def by_parts(parts: Parts, edges: Edges) -> Answer:
-        """Run one task per part, then a tree of sums."""
         counts = parts.call(count_block, edges=edges)
         return Answer(parts.merge(add_counts, counts))
 
     def in_processes(self, way: str, site: Site[Engine], edges: Edges) -> Way:
-        """Return the way for the floor."""
         return site.way_in_processes(way, lambda floor: on_floor(floor, edges))
 
     def same(self, left: Counts, right: Counts) -> bool:
-        """Return whether counts are equal."""
         return bool(np.array_equal(left, right))
 
     def detail(self) -> str:
-        """Return the number of bins."""
         return f"{self.bins} bins per column"
 
 

@@ -58,7 +58,6 @@ class Clustering:
 
 
 def by_spliter(site: Site[Engine], start: Start, materialize: Any) -> Answer:
-    """Fit SplIter's estimator."""
     model = SplitKMeans(
         len(start.centers), init=start.centers, n_init=1, max_iter=start.iterations, tol=0
     )
@@ -68,14 +67,11 @@ def by_spliter(site: Site[Engine], start: Start, materialize: Any) -> Answer:
 
 
 def by_sklearn(machine: Baseline, start: Start) -> Answer:
-    """Fit scikit-learn's estimator in one process."""
     (found,) = machine.call(fit_sklearn, start)
     return Answer(found)
 
 
 def on_floor(floor: Baseline, start: Start) -> Answer:
-    """Sum in every plain process; average in this one."""
-
     def label(centers: Floats) -> float:
         floor.keep("labels", assign_blocks, centers)
         return float(sum(floor.call(operator.attrgetter("inertia"), on="labels")))
@@ -109,32 +105,26 @@ def iterate(
 
 
 def sum_blocks(blocks: Sequence[Floats], centers: Floats) -> PartialSums:
-    """Sum the points of blocks by their nearest centre."""
     return partial_sums(blocks, centers)
 
 
 def sum_block(block: Floats, centers: Floats) -> PartialSums:
-    """Sum the points of one block by their nearest centre."""
     return sum_blocks((block,), centers)
 
 
 def add_partials(partials: Sequence[PartialSums]) -> PartialSums:
-    """Add up partial sums."""
     return functools.reduce(operator.add, partials)
 
 
 def assign_blocks(blocks: Sequence[Floats], centers: Floats) -> Assignment:
-    """Assign the points of blocks to their nearest centre."""
     return assign(blocks, centers)
 
 
 def inertia_of_block(block: Floats, centers: Floats) -> float:
-    """Label the points of one block and return their inertia."""
     return float(assign_blocks((block,), centers).inertia)
 
 
 def fit_sklearn(blocks: Sequence[Floats], start: Start) -> Clustering:
-    """Fit scikit-learn's estimator on one block."""
     from sklearn.cluster import KMeans
 
     (points,) = blocks
@@ -185,15 +175,12 @@ class KMeans(App[Start]):
             )
 
     def pose(self, site: Site[Engine]) -> Start:
-        """Return random points as initial centres."""
         check_finite(site.engine, site.dataset.points, site.array)
         centers = initial_centers(site.dataset.points, self.clusters, self.seed)
         return Start(centers, self.iterations)
 
     @staticmethod
     def by_parts(parts: Parts, start: Start) -> Answer:
-        """Run one task per part, then a tree of sums, in each iteration."""
-
         def add_up(centers: Floats) -> PartialSums:
             total: PartialSums = parts.merge(add_partials, parts.call(sum_block, centers=centers))
             return total
@@ -204,11 +191,9 @@ class KMeans(App[Start]):
         return Answer(iterate(start, add_up, label))
 
     def in_processes(self, way: str, site: Site[Engine], start: Start) -> Way:
-        """Return the way for scikit-learn or the floor."""
         return site.way_in_processes(way, lambda them: IN_PROCESSES[way](them, start))
 
     def same(self, left: Clustering, right: Clustering) -> bool:
-        """Return whether centres and inertia are equal up to rounding."""
         scale = TOLERANCE * np.abs(left.centers).max()
         if not np.allclose(left.centers, right.centers, rtol=TOLERANCE, atol=scale):
             return False
@@ -217,7 +202,6 @@ class KMeans(App[Start]):
         return bool(np.isclose(left.inertia, right.inertia, rtol=TOLERANCE))
 
     def detail(self) -> str:
-        """Return the numbers of clusters and iterations."""
         return f"{self.clusters} clusters, {self.iterations} iterations"
 
 

@@ -67,7 +67,6 @@ class Query:
 
 
 def by_spliter(site: Site[Engine], query: Query) -> Answer:
-    """Fit SplIter's estimator and query it."""
     model = NearestNeighbors(n_neighbors=query.neighbors, algorithm=ALGORITHM)
     with site.split(site.array, partitions_per_location=1) as points:
         model.fit(points)
@@ -84,7 +83,6 @@ def by_spliter(site: Site[Engine], query: Query) -> Answer:
 
 
 def summaries(distances: Partition) -> list[tuple[Any, Floats]]:
-    """Return the index of each block of distances, and its summary."""
     return [(index, summary(block)) for index, block in distances.items()]
 
 
@@ -97,13 +95,11 @@ def summary(distances: Floats) -> Floats:
 
 
 def by_sklearn(machine: Baseline, query: Query, threads: int) -> Answer:
-    """Fit and query scikit-learn's estimator in one process."""
     (distances,) = machine.call(ask_sklearn, query, threads)
     return query.answer(distances)
 
 
 def on_floor(floor: Baseline, query: Query) -> Answer:
-    """Build and query a tree in every plain process; merge in this one."""
     floor.keep("tree", build_from_blocks)
     found = floor.call(nearest, query.points, query.neighbors, on="tree")
     return query.answer(merge_nearest(found, query.neighbors).distances)
@@ -120,18 +116,15 @@ def ask_block(block: Floats, start: int, points: Floats, k: int) -> Candidates:
 
 
 def merged_summary(found: Sequence[Candidates], k: int) -> Floats:
-    """Merge what each tree has found for a block of queries, and return the summary."""
     return summary(merge_nearest(found, k).distances)
 
 
 def build_from_blocks(blocks: Sequence[tuple[Floats, Codes]]) -> Tree:
-    """Build a search tree of several blocks of points and row indexes."""
     points, numbers = zip(*blocks, strict=True)
     return build_tree(np.concatenate(points), np.concatenate(numbers), Search(ALGORITHM))
 
 
 def ask_sklearn(blocks: Sequence[Floats], query: Query, threads: int) -> Floats:
-    """Fit and query scikit-learn's estimator on one block."""
     from joblib import parallel_config
     from sklearn import neighbors
 
@@ -183,13 +176,11 @@ class Neighbors(App[Query]):
             )
 
     def open(self, choice: InputChoice) -> Dataset:
-        """Open points, and hold the queries out."""
         rest, queries = hold_out(open_points(choice, extra=self.queries), self.queries)
         chunks = cut_rows(self.queries, self.query_blocks) if self.query_blocks else ()
         return Dataset(rest, held_out=queries, query_chunks=chunks)
 
     def check(self, dataset: Dataset) -> None:
-        """Reject more neighbours than points."""
         if self.neighbors > dataset.points.rows:
             raise InputError(
                 f"there are {dataset.points.rows} points to look among, fewer than --neighbors "
@@ -197,7 +188,6 @@ class Neighbors(App[Query]):
             )
 
     def pose(self, site: Site[Engine]) -> Query:
-        """Return the queries and the number of neighbours."""
         check_finite(site.engine, site.dataset.points, site.array)
         chunks = site.dataset.query_chunks
         if not chunks:
@@ -220,7 +210,6 @@ class Neighbors(App[Query]):
         return Answer(parts.merge(functools.partial(merge_nearest, k=k), found).distances)
 
     def in_processes(self, way: str, site: Site[Engine], query: Query) -> Way:
-        """Return the way for scikit-learn or the floor, whose queries are in memory."""
         query = replace(query, points=read_held_out(site.dataset))
         if way == SKLEARN:
             cores = site.engine.cores
@@ -233,6 +222,5 @@ class Neighbors(App[Query]):
         return left.shape == right.shape and bool(np.allclose(left, right, rtol=TOLERANCE))
 
     def detail(self) -> str:
-        """Return the numbers of neighbours and queries."""
         blocks = f" in {self.query_blocks} blocks" if self.query_blocks else ""
         return f"{self.neighbors} neighbors of {self.queries:,} queries{blocks}"

@@ -116,12 +116,10 @@ class Programs(App[Program]):
     split_ways: ClassVar[dict[str, Solver]] = {}
 
     def each(self) -> list[Programs]:
-        """Return a workload for each program."""
         names = parse_workloads(self.workload, DASK_PROGRAMS)
         return [replace(self, workload=name) for name in names]
 
     def cases(self, options: Any, listener: Listener, command: str) -> Cases:
-        """Yield the cases, if the library of the program is there."""
         if options.backend != "dask":
             raise OptionError(f"--backend {options.backend}: the programs are Dask's")
         if options.placement is not Placement.DASK:
@@ -136,7 +134,6 @@ class Programs(App[Program]):
         return super().cases(options, listener, command)
 
     def launch(self, options: Any, arguments: Sequence[str]) -> int | None:
-        """Programs run in this process."""
         return None
 
     def overview(self, found: Sequence[Comparison]) -> Sequence[Grid]:
@@ -145,16 +142,13 @@ class Programs(App[Program]):
 
     @property
     def program(self) -> Program:
-        """The program."""
         return DASK_PROGRAMS[self.workload]
 
     @property
     def subject(self) -> str:
-        """Name of the program, and whether its collection is persisted."""
         return f"{self.workload}-persisted" if self.persisted else self.workload
 
     def open(self, choice: InputChoice) -> Dataset:
-        """Generate points."""
         return super().open(replace(choice, dims=COLUMNS))
 
     @contextmanager
@@ -166,7 +160,6 @@ class Programs(App[Program]):
         placement: Placement,
         **others: Any,
     ) -> Iterator[Loaded]:
-        """Make the collection, and persist it if requested."""
         assert isinstance(engine, DaskEngine)
         start = time.perf_counter()
         source = self.program.make(dataset.points, row_chunks)
@@ -178,19 +171,15 @@ class Programs(App[Program]):
         yield Loaded(Site(engine, dataset, source), rest, seconds)
 
     def checking(self) -> ProgramCheck:
-        """Return a check of results."""
         return ProgramCheck(self.same)
 
     def pose(self, site: Site[Engine]) -> Program:
-        """Return the program."""
         return self.program
 
     def same(self, left: Result, right: Result) -> bool:
-        """Return whether results are equal within the program's tolerance."""
         return same(left.value, right.value, exact=False, relative=self.program.tolerance)
 
     def detail(self) -> str:
-        """Return the program, and whether its collection is in memory."""
         return f"{self.program.meaning}, {'persisted' if self.persisted else 'lazy'}"
 
 

@@ -42,13 +42,11 @@ def pinned(way: Callable[[Any, Any], Answer]) -> Callable[[RaySite, Any], Answer
 
 
 def sum_streamed(site: RaySite, passes: int) -> Answer:
-    """Sum the rows that each core gets from the dataset."""
     consume = consumers(site)
     return repeat(passes, lambda: sum(consume(add_blocks)))
 
 
 def histogram_streamed(site: RaySite, edges: Edges) -> Answer:
-    """Count the rows that each core gets from the dataset."""
     consume = consumers(site)
     return Answer(add_counts(consume(count_points, edges)))
 
@@ -71,12 +69,10 @@ def consumers(site: RaySite) -> Callable[..., list[Any]]:
 
 @ray.remote  # type: ignore[untyped-decorator]
 def call_on_stream(kernel: Callable[..., Any], stream: Any, *shared: Any) -> Any:
-    """Call a function of blocks on the rows of a stream."""
     return kernel(rows_of(stream.iter_batches(batch_size=None, batch_format="numpy")), *shared)
 
 
 def rows_of(batches: Iterable[dict[str, Any]]) -> Iterator[Floats]:
-    """Yield the rows of batches as arrays."""
     for batch in batches:
         (rows,) = batch.values()
         yield np.asarray(rows)
@@ -87,7 +83,6 @@ STREAMED: dict[str, Solver] = {"sum": sum_streamed, "histogram": histogram_strea
 
 
 def ways(app: type[App[Any]]) -> Ways:
-    """Return the ways of an app that exist only on Ray."""
     own = {"per-block-affinity": pinned(per_block(app))}
     if app.name in STREAMED:
         own["streaming-split"] = STREAMED[app.name]

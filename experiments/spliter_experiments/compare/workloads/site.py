@@ -40,16 +40,13 @@ class Site(Generic[EngineT_co]):
 
     @property
     def aligned(self) -> list[Any]:
-        """The points and, if any, their labels."""
         return [one for one in (self.array, self.labels) if one is not None]
 
     def split(self, *collections: Any, **options: Any) -> Split:
-        """Split collections, with tasks of this engine."""
         return split(*collections, backend=self.engine.split_backend, **options)
 
     @property
     def row_chunks(self) -> tuple[int, ...]:
-        """Rows of each block."""
         chunks: tuple[int, ...] = self.array.chunks[0]
         return chunks
 
@@ -83,7 +80,6 @@ class Loaded:
 
     @property
     def collections(self) -> list[Any]:
-        """All that is loaded."""
         queries = () if self.site.queries is None else (self.site.queries,)
         return [*self.site.aligned, *queries]
 
@@ -96,7 +92,6 @@ def loaded(
     placement: Placement = Placement.EVEN,
     **others: Any,
 ) -> Iterator[Loaded]:
-    """Load a data set on an engine while the context is open."""
     with ExitStack() as stack:
 
         def load(source: Rows, chunks: Sequence[int], like: Any) -> Any:

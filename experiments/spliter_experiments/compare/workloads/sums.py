@@ -29,24 +29,19 @@ TOLERANCE = 1e-9
 
 
 def add_up(block: Floats) -> float:
-    """Return the sum of a block."""
     return float(block.sum())
 
 
 def add_blocks(blocks: Iterable[Floats]) -> float:
-    """Return the sum of several blocks."""
     return sum(add_up(block) for block in blocks)
 
 
 @task
 def add_partition(partition: Partition) -> float:
-    """Return the sum of a partition's blocks."""
     return add_blocks(partition)
 
 
 def by_spliter(site: Site[Engine], passes: int) -> Answer:
-    """Run one task per partition."""
-
     def add_all(partitions: Split) -> float:
         partials = [add_partition(partition) for partition in partitions]
         return float(result_of(reduce(operator.add, partials)))
@@ -56,7 +51,6 @@ def by_spliter(site: Site[Engine], passes: int) -> Answer:
 
 
 def on_floor(floor: Baseline, passes: int) -> Answer:
-    """Sum in every plain process, then in this one."""
     return repeat(passes, lambda: sum(floor.call(add_blocks)))
 
 
@@ -83,23 +77,18 @@ class Sum(App[int]):
             raise OptionError(f"--passes must be at least 1, got {self.passes}")
 
     def pose(self, site: Site[Engine]) -> int:
-        """Return the number of passes, after checking that all values are finite."""
         check_finite(site.engine, site.dataset.points, site.array)
         return self.passes
 
     @staticmethod
     def by_parts(parts: Parts, passes: int) -> Answer:
-        """Run one task per part, then a tree of sums, in each pass."""
         return repeat(passes, lambda: float(parts.merge(sum, parts.call(add_up))))
 
     def in_processes(self, way: str, site: Site[Engine], passes: int) -> Way:
-        """Return the way for the floor."""
         return site.way_in_processes(way, lambda floor: on_floor(floor, passes))
 
     def same(self, left: float, right: float) -> bool:
-        """Return whether sums are equal up to rounding."""
         return math.isclose(left, right, rel_tol=TOLERANCE)
 
     def detail(self) -> str:
-        """Return the number of passes."""
         return f"{self.passes} passes" if self.passes > 1 else "1 pass"
