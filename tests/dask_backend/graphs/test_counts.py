@@ -72,8 +72,8 @@ def made(name: str) -> tuple[Any, Any]:
 def test_tasks_that_are_sent_are_few(client: Client, name: str, partitions: int) -> None:
     kept, lazy = made(name)
     explained = partitioned(client, partitions_per_location=partitions).explain(lazy)
-    # A cluster, and up to three values that are taken out of it; one value is wanted.
-    most = 2 * partitions * len(explained.levels) * 4 + 1
+    # A cluster, and up to two values that are taken out of it; one value is wanted.
+    most = 2 * partitions * len(explained.levels) * 3 + 1
     # A single task may need a value that a cluster makes, which is a task as well.
     assert explained.reason or explained.after <= most + 2 * explained.alone
     del kept

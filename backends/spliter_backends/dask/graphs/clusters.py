@@ -25,8 +25,9 @@ class ClusterTask:
         Dask's tasks, in the order in which they run.
     direct : tuple of hashable
         Keys of the arguments that are single values.
-    received : tuple of tuple of hashable
-        Keys of the values in each of the other arguments, which are outputs of clusters.
+    received : tuple of (tuple of hashable, int or None)
+        For each of the other arguments, which are outputs of clusters, the keys of the values, and
+        where the output is in the argument, if that is the value of a whole cluster.
     outputs : tuple of tuple of hashable
         Keys of the values that leave together.
     singles : tuple of hashable
@@ -37,7 +38,7 @@ class ClusterTask:
 
     nodes: tuple[Any, ...]
     direct: tuple[Key, ...]
-    received: tuple[tuple[Key, ...], ...]
+    received: tuple[tuple[tuple[Key, ...], int | None], ...]
     outputs: tuple[tuple[Key, ...], ...]
     singles: tuple[Key, ...]
     copied: frozenset[Key]
@@ -48,15 +49,16 @@ class ClusterTask:
     def __call__(self, *arguments: Any) -> Any:
         """Run the tasks; raise `Reschedule` before the next one if the cluster was cancelled.
 
-        Takes the values of `direct`, then a tuple of values for each of `received`. Returns a
+        Takes the values of `direct`, then an argument for each of `received`. Returns a
         tuple of values for each of `outputs`, then the values of `singles`; if there is nothing
         but one of `outputs`, that one.
         """
         is_wanted = _is_wanted()
         single = len(self.direct)
         values: dict[Key, Any] = dict(zip(self.direct, arguments[:single], strict=True))
-        for keys, outputs in zip(self.received, arguments[single:], strict=True):
-            values.update(zip(keys, outputs, strict=True))
+        for (keys, position), given in zip(self.received, arguments[single:], strict=True):
+            output = given if position is None else given[position]
+            values.update(zip(keys, output, strict=True))
         del arguments
         kept = [*chain.from_iterable(self.outputs), *self.singles]
         uses = [node.dependencies for node in self.nodes]

@@ -34,7 +34,7 @@ class CoarseGraph:
 
 
 def build(plan: Plan, graph: Mapping[Key, Any], token: str, workers: Sequence[str]) -> CoarseGraph:
-    """Make a task of each cluster, and of each of its outputs if there are several.
+    """Make a task of each cluster, and of those of several outputs that go to other locations.
 
     Parameters
     ----------
@@ -59,10 +59,12 @@ def build(plan: Plan, graph: Mapping[Key, Any], token: str, workers: Sequence[st
         worker = [workers[cluster.partition]]
         if not any(needed in graph for needed in cluster.direct):
             pinned[key] = worker  # else Dask places it, like the single tasks that it needs
-        if cluster.ntasks == 1:
-            where.update(dict.fromkeys(cluster.outputs, key))
+        where.update(dict.fromkeys(cluster.outputs, key))
+        if cluster.has_one_value:
             continue
         for at, output in enumerate(cluster.outputs):
+            if output.position is not None:
+                continue
             where[output] = (f"{key[0]}-output", key[1], at)
             tasks[where[output]] = item_of(where[output], key, at)
             pinned[where[output]] = worker  # else all outputs may cross for one
@@ -79,7 +81,7 @@ def _key(cluster: Cluster, graph: Mapping[Key, Any], token: str, at: int) -> tup
 def _cluster_task(cluster: Cluster, graph: Mapping[Key, Any], copied: set[Key]) -> ClusterTask:
     nodes = tuple(graph[key] for key in cluster.keys)
     outputs = tuple(output.keys for output in cluster.outputs)
-    received = tuple(output.keys for output in cluster.inputs)
+    received = tuple((output.keys, output.position) for output in cluster.inputs)
     own = copied.intersection(cluster.keys)
     direct, singles = (*cluster.direct,), (*cluster.singles,)
     return ClusterTask(nodes, direct, received, outputs, singles, frozenset(own))

@@ -21,10 +21,15 @@ class Output:
         Index of the cluster that makes them.
     keys : tuple of hashable
         Their keys, in the order in which they are made.
+    position : int or None
+        Where they are in the value of the cluster, if all that use them run at its location and
+        take them from there. ``None`` if they are the value of a task of their own, or the only
+        value of the cluster.
     """
 
     cluster: int
     keys: tuple[Key, ...]
+    position: int | None = None
 
 
 @dataclass
@@ -59,9 +64,15 @@ class Cluster:
 
     @property
     def ntasks(self) -> int:
-        """Number of tasks: the cluster, and each of its outputs if there are several."""
-        outputs = len(self.outputs) + len(self.singles)
-        return 1 + (outputs if outputs > 1 or self.singles else 0)
+        """Number of tasks: the cluster, and what other locations take of several outputs."""
+        if self.has_one_value:
+            return 1
+        return 1 + sum(output.position is None for output in self.outputs) + len(self.singles)
+
+    @property
+    def has_one_value(self) -> bool:
+        """Whether its only output is its value, in place of one item of it."""
+        return len(self.outputs) == 1 and not self.singles
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ All steps take time linear in the tasks and their dependencies.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Final
 
@@ -118,7 +118,8 @@ def plan_clusters(
     values, single, whole = ({*graph.numbers(keys)} for keys in (constants, alone, aliases))
     _assign(graph.needs, order, sum(partitions), places, values, single, whole)
     levels = _levels(graph.needs, order, places)
-    return _group(graph, order, wanted, places, levels)
+    locations = [at for at, number in enumerate(partitions) for _ in range(number)]
+    return _group(graph, order, wanted, places, levels, locations)
 
 
 class _Graph:
@@ -322,6 +323,7 @@ def _group(
     wanted: Collection[Key],
     places: Sequence[int],
     levels: Sequence[int],
+    locations: Sequence[int],
 ) -> Plan:
     """Make the clusters, and what travels between them."""
     keys, number = graph.keys, graph.number
@@ -362,24 +364,41 @@ def _group(
     ranked = sorted(
         range(len(clusters)), key=lambda at: (clusters[at].level, clusters[at].partition)
     )
+    where = [locations[cluster.partition] for cluster in clusters]
     results: list[Output] = []
     for rank, at in enumerate(ranked):
         cluster = clusters[at]
         cluster.direct = [keys[value] for value in direct[at]]
         cluster.singles = [keys[value] for value in singles[at]]
-        outputs: dict[tuple[int, ...], Output] = {}
-        for consumer, values in sent[at].items():
-            output = outputs.setdefault(
-                (*values,), Output(rank, tuple(keys[value] for value in values))
-            )
-            (results if consumer == WANTED else clusters[consumer].inputs).append(output)
-        cluster.outputs = [*outputs.values()]
-    direct_results = [key for key in made if places[number[key]] == ALONE]
-    return Plan([clusters[at] for at in ranked], results, direct_results)
+        near = {user for user in sent[at] if user != WANTED and where[user] == where[at]}
+        for output, users in _outputs(rank, sent[at], near, bool(singles[at]), keys):
+            cluster.outputs.append(output)
+            for user in users:
+                (results if user == WANTED else clusters[user].inputs).append(output)
+    single = [key for key in made if places[number[key]] == ALONE]
+    return Plan([clusters[at] for at in ranked], results, single)
 
 
 WANTED: Final = -1
 """Consumer of wanted values."""
+
+
+def _outputs(
+    cluster: int,
+    sent: Mapping[int, Collection[int]],
+    near: Collection[int],
+    singles: bool,
+    keys: Sequence[Key],
+) -> Iterator[tuple[Output, list[int]]]:
+    """Yield each output of a cluster, and the clusters that use it, of which some are `near`."""
+    users: dict[tuple[int, ...], list[int]] = {}
+    for user, values in sent.items():
+        users.setdefault((*values,), []).append(user)
+    several = len(users) > 1 or singles
+    for position, (values, consumers) in enumerate(users.items()):
+        stays = several and all(user in near for user in consumers)
+        made = tuple(keys[value] for value in values)
+        yield Output(cluster, made, position if stays else None), consumers
 
 
 def depth_first(needs: Sequence[Sequence[int]], wanted: Collection[int]) -> list[int]:
