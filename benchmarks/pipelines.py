@@ -14,8 +14,7 @@ from distributed import Future, futures_of
 from benchmarks.measure import benchmark
 from spliter import split
 from spliter.pipeline import pipeline
-from spliter_experiments.compare.data.blocks import cut_rows
-from spliter_experiments.compare.data.sources import Floats, GeneratedPoints
+from spliter_experiments.compare.data.sources import Floats, GeneratedPoints, cut_rows
 from spliter_experiments.compare.engines.dask_engine import DaskEngine, connect, persist, wait_for
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.harness.equal import same

@@ -51,7 +51,7 @@ def on_ray(blocks: int, rows: int) -> Iterator[tuple[Any, Take]]:
     import ray
 
     from spliter_experiments.compare.engines.engine import ClusterChoice
-    from spliter_experiments.compare.engines.ray_cluster import connected
+    from spliter_experiments.compare.engines.ray_engine import connected
 
     with connected(ClusterChoice(None, workers=2, threads=1)):
         make = ray.remote(block_of).options(scheduling_strategy="SPREAD")

@@ -26,7 +26,8 @@ from typer.testing import CliRunner, Result
 import spliter
 from spliter import BackendInfo
 from spliter_experiments.cli import app
-from spliter_experiments.compare.engines import dask_cluster, loading
+from spliter_experiments.compare import registry
+from spliter_experiments.compare.engines import dask_engine
 from spliter_experiments.harness.records import Record, ResultsFolder
 from tests.conftest import SOURCE_ROOTS, RunPython
 from tests.experiments.staging import iris_file
@@ -118,13 +119,9 @@ def test_help_lists_the_ways_and_shows_the_defaults_of_each_app() -> None:
         (["--input", iris_file(150), "--columns", "width"], "no column 'width'"),
         (["--ways", "spliter,magic"], "no way 'magic'"),
         (["--sweep", "1,two"], "--sweep takes whole numbers"),
-        (["--blocks-per-core", "0"], "--blocks-per-core must be at least 1, got 0"),
-        (["--rounds", "0"], "--rounds must be at least 1"),
         (["--rows", "10"], "10 rows cannot be cut into 96 blocks"),
-        (["--bins", "0"], "--bins must be at least 1"),
         (["--bins", "1000", "--dims", "3"], "1000^3 bins"),
-        (["--workers", "0"], "--workers and --threads must be at least 1"),
-        (["--rows", "0"], "--rows and --dims must be at least 1"),
+        (["--rows", "0"], "Invalid value for '--rows'"),
         (["--columns", "a"], "goes with --input"),
         (["--address", "nowhere"], "neither an address"),
         (["--output", "/dev/null/results"], "cannot write results"),
@@ -142,7 +139,7 @@ def test_what_cannot_be_done_ends_with_2_and_says_why(arguments: list[str], comp
 
 
 def test_engine_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(loading.MODULES, "dataclay", "spliter_experiments._no_such_module")
+    monkeypatch.setitem(registry.MODULES, "dataclay", "_no_such_module:ENGINE")
     result = compare("--backend", "dataclay")
     assert result.exit_code == 2
     assert "--backend dataclay cannot be used here: No module named" in result.stderr
@@ -164,7 +161,7 @@ def test_fewer_rows_than_blocks_is_told_before_anything_is_loaded(cluster: Local
 
 
 def test_scheduler_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(dask_engine, "CONNECT_SECONDS", 1)
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
@@ -174,7 +171,7 @@ def test_scheduler_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPa
 
 
 def test_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_cluster, "WORKERS_SECONDS", 0.5)
+    monkeypatch.setattr(dask_engine, "WORKERS_SECONDS", 0.5)
     with LocalCluster(n_workers=0, dashboard_address=":0") as empty:
         result = compare("--address", empty.scheduler_address)
     assert result.exit_code == 2

@@ -133,8 +133,7 @@ def test_several_sets_of_points(cluster: LocalCluster, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--datasets", "0"], "--datasets must be 1 to 1000, got 0"),
-        (["--datasets", "9" * 30], "--datasets must be 1 to 1000, got 99999"),
+        (["--datasets", "9" * 30], "Invalid value for '--datasets'"),
         (["--datasets", "2", "--input", "points.npy"], "does not go with --input"),
     ],
 )
@@ -305,16 +304,11 @@ def test_way_that_is_not_installed(cluster: LocalCluster, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("app_name", "arguments", "complaint"),
     [
-        ("sum", ["--passes", "0"], "--passes must be at least 1"),
-        ("kmeans", ["--clusters", "0"], "--clusters and --iterations must be at least 1"),
         ("kmeans", ["--ways", "dask"], "no way 'dask'"),
-        ("csvm", ["--iterations", "0"], "--iterations must be at least 1"),
         ("csvm", ["--input", iris_file(150)], "--label NAME has to say"),
         ("csvm", ["--label", "x"], "--label goes with --input"),
-        ("knn", ["--queries", "0"], "--neighbors and --queries must be at least 1"),
         ("knn", ["--rows", "3", "--queries", "2"], "fewer than --neighbors 5"),
         ("knn", ["--input", iris_file(150)], "20000 of 150 rows of iris.parquet cannot be held"),
-        ("knn", ["--rows", "0"], "--rows and --dims must be at least 1"),
     ],
 )
 def test_what_the_other_apps_cannot_do(app_name: str, arguments: list[str], complaint: str) -> None:

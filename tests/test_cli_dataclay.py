@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 import spliter
 from spliter_backends.dataclay.cluster import EmbeddedDataClay
 from spliter_experiments.cli import app
-from spliter_experiments.compare.engines import dataclay_cluster
+from spliter_experiments.compare.engines import dataclay_engine
 from spliter_experiments.harness.records import ResultsFolder
 from tests.conftest import SOURCE_ROOTS
 
@@ -92,7 +92,7 @@ def test_backends_with_another_version_are_refused(
 
 
 def test_nobody_answers_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataclay_cluster, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(dataclay_engine, "CONNECT_SECONDS", 1)
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
@@ -107,7 +107,6 @@ def test_nobody_answers_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--address", "somewhere"], "--address takes HOST:PORT"),
         (["--placement", "dask"], "--placement dask is none of dataclay's"),
         (["--ways", "rechunk-p2p"], "no way 'rechunk-p2p'; the ways are spliter, per-block, floor"),
-        (["--workers", "0"], "--workers and --threads must be at least 1"),
     ],
 )
 def test_what_cannot_be_done_ends_with_2_and_says_why(arguments: list[str], complaint: str) -> None:

@@ -37,7 +37,7 @@ from typer.testing import CliRunner
 
 from spliter_experiments import cli
 from spliter_experiments.compare import cli as compare_cli
-from spliter_experiments.compare.engines.loading import MODULES, load_engine
+from spliter_experiments.compare.registry import MODULES, load_engine
 from spliter_experiments.compare.ways import WAYS
 from spliter_experiments.compare.workloads.app import App, ways_on
 from spliter_experiments.evaluation import catalog

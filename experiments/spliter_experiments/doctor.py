@@ -194,8 +194,6 @@ def advice(info: BackendInfo) -> str:
 def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
     """Format rows in columns; the last column is wrapped to the rest of `width`.
 
-    Examples
-    --------
     >>> print(table("Fruit", ("name", "colour"), [("fig", "violet or green")], 14))
     Fruit
       name  colour
@@ -232,7 +230,7 @@ def examine(scheduler: str | None = None) -> Report:
 
 def _versions_at(scheduler: str) -> Mapping[str, str | None]:
     try:
-        from spliter_experiments.compare.engines.dask_cluster import connected, process_versions
+        from spliter_experiments.compare.engines.dask_engine import connected, process_versions
         from spliter_experiments.compare.engines.engine import ClusterChoice
     except ModuleNotFoundError as error:
         raise ClusterError(
@@ -254,7 +252,7 @@ def run(scheduler: str | None, require: str | None, as_json: bool) -> int:
         print(report.as_json() if as_json else report.as_text(width))  # noqa: T201
         check_required(words(require or ""), report.backends)
         if report.cluster is not None:
-            from spliter_experiments.compare.engines.dask_cluster import check_versions
+            from spliter_experiments.compare.engines.dask_engine import check_versions
 
             check_versions(report.cluster)
     except ExperimentError as error:

@@ -65,7 +65,9 @@ def write(
         str | None, typer.Option(help="Only these, such as spliter,rechunk.")
     ] = None,
     nodes: Annotated[str | None, typer.Option(help="Only these numbers of nodes: 1,2,4.")] = None,
-    repetitions: Annotated[int | None, typer.Option(help="In place of the scenario's.")] = None,
+    repetitions: Annotated[
+        int | None, typer.Option(min=1, help="In place of the scenario's.")
+    ] = None,
     hours: Annotated[float | None, typer.Option(help="Longest time limit to ask for.")] = None,
     network: Annotated[
         str | None, typer.Option(help="fabric, ethernet, or the name of an interface.")

@@ -145,7 +145,7 @@ def dask_ready(
     seconds: Seconds,
 ) -> None:
     """Wait until all workers have come to a Dask scheduler."""
-    from spliter_experiments.compare.engines.dask_cluster import _client_of
+    from spliter_experiments.compare.engines.dask_engine import _client_of
 
     deadline = time.monotonic() + seconds
     with _client_of(str(scheduler_file)) as client:
@@ -165,7 +165,7 @@ def dataclay_ready(store: Address, metadata: Address, backends: Count, seconds: 
     """Wait until dataClay's metadata service answers and all backends are known."""
     import redis
 
-    from spliter_experiments.compare.engines.dataclay_cluster import knock, parse_address
+    from spliter_experiments.compare.engines.dataclay_engine import knock, parse_address
     from spliter_experiments.harness.errors import ClusterError
 
     deadline = time.monotonic() + seconds
@@ -219,7 +219,7 @@ def ray_ready(address: Address, nodes: Count, seconds: Seconds) -> None:
     """Wait until all nodes have joined a Ray cluster."""
     from spliter_backends.ray.cluster import usable_nodes
     from spliter_experiments.compare.engines.engine import ClusterChoice
-    from spliter_experiments.compare.engines.ray_cluster import connected
+    from spliter_experiments.compare.engines.ray_engine import connected
 
     deadline = time.monotonic() + seconds
     with connected(ClusterChoice(address, 1, 1)):

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from spliter_experiments.harness.errors import ProfileError
-from spliter_experiments.harness.toml_files import mistakes, parse_toml
+from spliter_experiments.harness.files import mistakes, parse_toml
 
 SITES = Path(__file__).parent / "sites"
 """Folder of the profiles in the package."""

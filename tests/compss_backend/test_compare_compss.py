@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from spliter_experiments.compare.baseline import Baseline, start_baseline
-from spliter_experiments.compare.data.blocks import cut_rows, no_points
-from spliter_experiments.compare.data.sources import Floats, GeneratedPoints
+from spliter_experiments.compare.data.sources import Floats, GeneratedPoints, cut_rows, no_points
 from spliter_experiments.compare.engines.compss_engine import CompssEngine
 from spliter_experiments.compare.engines.compss_launch import ENGINE
-from spliter_experiments.compare.engines.engine import ClusterChoice
-from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.engines.engine import ClusterChoice, Placement
 from spliter_experiments.harness.errors import ClusterError, InputError
 from tests.compss_backend.conftest import NODES
 from tests.experiments.call_ways import APPS, NBLOCKS, PAIRS, check_ways, few_ways, pose

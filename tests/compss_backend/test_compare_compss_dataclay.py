@@ -15,13 +15,11 @@ pytest.importorskip("spliter_backends.dataclay", exc_type=ImportError)
 from spliter import split
 from spliter_backends.compss.executor import CompssExecutor
 from spliter_experiments.cli import app
-from spliter_experiments.compare.data.blocks import cut_rows, no_points
-from spliter_experiments.compare.data.sources import GeneratedPoints
+from spliter_experiments.compare.data.sources import GeneratedPoints, cut_rows, no_points
 from spliter_experiments.compare.engines.compss_dataclay_engine import CompssDataClayEngine
-from spliter_experiments.compare.engines.compss_dataclay_launch import ENGINE
-from spliter_experiments.compare.engines.engine import ClusterChoice
-from spliter_experiments.compare.engines.loading import load_engine
-from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.engines.compss_launch import WITH_DATACLAY as ENGINE
+from spliter_experiments.compare.engines.engine import ClusterChoice, Placement
+from spliter_experiments.compare.registry import load_engine
 from spliter_experiments.harness.errors import ClusterError
 from spliter_experiments.harness.records import ResultsFolder
 from tests.compss_backend.conftest import running, started_nodes

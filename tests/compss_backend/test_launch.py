@@ -16,22 +16,18 @@ from spliter_experiments.cli import app
 from spliter_experiments.compare.engines import compss_launch
 from spliter_experiments.compare.engines.compss_launch import (
     ENGINE,
+    LAUNCHED,
     OPTIONS,
-    launch,
-)
-from spliter_experiments.compare.engines.compss_nodes import (
     PORT_RANGE,
     PORTS,
-    free_ports,
-    units_in,
-    write_nodes,
-)
-from spliter_experiments.compare.engines.compss_watch import (
-    LAUNCHED,
     STARTING,
     Progress,
+    free_ports,
+    launch,
     launched_progress,
     launched_resources,
+    units_in,
+    write_nodes,
 )
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from spliter_experiments.compare.workloads.app import ways_of
@@ -163,7 +159,7 @@ HANGING = """\
 #!{python}
 import json, os, time
 from pathlib import Path
-from spliter_experiments.compare.engines.compss_watch import Progress
+from spliter_experiments.compare.engines.compss_launch import Progress
 
 with open(r"{note}", "a") as note:
     note.write("started\\n")
@@ -255,7 +251,7 @@ import sys
 sys.modules["pycompss"] = None
 from spliter_experiments.evaluation import load_scenario, plan_runs
 from spliter_experiments.compare.engines.engine import ClusterChoice
-from spliter_experiments.compare.engines.loading import load_engine
+from spliter_experiments.compare.registry import load_engine
 from spliter_experiments.harness.errors import ClusterError
 
 runs = plan_runs(load_scenario("12"), "full", engine="compss")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spliter_backends._shared.compss_requirements import JVM_OPTION, Requirement, requirements
-from spliter_experiments.compare.engines.compss_nodes import write_nodes
+from spliter_experiments.compare.engines.compss_launch import write_nodes
 from tests.conftest import ROOT
 
 

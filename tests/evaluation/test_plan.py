@@ -90,7 +90,6 @@ def test_an_engine_runs_the_configurations_it_has() -> None:
         ({"configurations": ["fast"]}, "no configuration fast; take some of baseline"),
         ({"configurations": []}, "no configuration"),
         ({"nodes": [3]}, "not measured on 3 nodes; take some of 1, 2, 4"),
-        ({"repetitions": 0}, "at least 1 repetition"),
         ({"engine": "spark"}, "no backend 'spark'"),
     ],
 )

@@ -15,8 +15,7 @@ import pandas as pd
 from distributed import Client
 from sklearn.datasets import load_iris
 
-from spliter_experiments.compare.data.blocks import cut_rows
-from spliter_experiments.compare.data.sources import Dataset
+from spliter_experiments.compare.data.sources import Dataset, cut_rows
 from spliter_experiments.compare.engines.dask_engine import DaskEngine
 from spliter_experiments.compare.engines.engine import Engine
 from spliter_experiments.compare.ways import OFF_CLUSTER

@@ -12,9 +12,14 @@ import numpy as np
 import pytest
 from distributed import Client, Future, wait
 
-from spliter_experiments.compare.data.blocks import cut_rows, no_points
 from spliter_experiments.compare.data.columns import Columns
-from spliter_experiments.compare.data.sources import Floats, GeneratedPoints, Points
+from spliter_experiments.compare.data.sources import (
+    Floats,
+    GeneratedPoints,
+    Points,
+    cut_rows,
+    no_points,
+)
 from spliter_experiments.compare.engines.dask_engine import DaskEngine, blocks_of, persist
 from spliter_experiments.compare.engines.dask_meter import (
     ClusterMeter,
@@ -22,8 +27,8 @@ from spliter_experiments.compare.engines.dask_meter import (
     Load,
     current_load,
 )
-from spliter_experiments.compare.engines.placement import Placement
-from spliter_experiments.compare.workloads.checks import bounds_of, check_finite
+from spliter_experiments.compare.engines.engine import Placement
+from spliter_experiments.compare.workloads.site import bounds_of, check_finite
 from spliter_experiments.harness.errors import ClusterError, InputError
 from spliter_experiments.harness.runner import Reading
 

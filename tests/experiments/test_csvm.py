@@ -20,7 +20,6 @@ from spliter_experiments.compare.workloads.app import ways_of
 from spliter_experiments.compare.workloads.csvm import CascadeSvm, Classifier, Run
 from spliter_experiments.compare.workloads.csvm_cascade import MANY_PARTS, PAPER
 from spliter_experiments.compare.workloads.dask import DaskSite
-from spliter_experiments.harness.errors import OptionError
 from tests.experiments import staging
 from tests.experiments.staging import iris_file, phases, staged_on_dask
 
@@ -177,11 +176,3 @@ def test_data_sorted_by_three_classes(client: Client) -> None:
 def test_parts_pass_on_what_is_doubtful_unless_as_in_the_paper() -> None:
     assert MANY_PARTS.margin_error(100) > MANY_PARTS.margin_error(100_000) > 0
     assert PAPER.margin_error(100) == 0
-
-
-def test_options_that_cannot_be_used() -> None:
-    with pytest.raises(OptionError, match="--iterations must be at least 1"):
-        CascadeSvm(None, 0, 0.0)
-    for tol in (-0.1, float("nan")):
-        with pytest.raises(OptionError, match="--tol must not be negative"):
-            CascadeSvm(None, 1, tol)

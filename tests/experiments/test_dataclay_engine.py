@@ -12,15 +12,25 @@ import pytest
 pytest.importorskip("spliter_backends.dataclay", exc_type=ImportError)
 
 from spliter import split
-from spliter_experiments.compare.data.blocks import cut_rows, no_points, row_starts
 from spliter_experiments.compare.data.columns import Columns
-from spliter_experiments.compare.data.sources import Floats, GeneratedPoints, Points
-from spliter_experiments.compare.engines.dataclay_cluster import knock, parse_address
-from spliter_experiments.compare.engines.dataclay_engine import DataClayEngine, LoadedArray, connect
+from spliter_experiments.compare.data.sources import (
+    Floats,
+    GeneratedPoints,
+    Points,
+    cut_rows,
+    no_points,
+    row_starts,
+)
+from spliter_experiments.compare.engines.dataclay_engine import (
+    DataClayEngine,
+    LoadedArray,
+    connect,
+    knock,
+    parse_address,
+)
 from spliter_experiments.compare.engines.dataclay_meter import kept_at
-from spliter_experiments.compare.engines.engine import ClusterChoice
-from spliter_experiments.compare.engines.placement import Placement
-from spliter_experiments.compare.workloads.checks import check_finite
+from spliter_experiments.compare.engines.engine import ClusterChoice, Placement
+from spliter_experiments.compare.workloads.site import check_finite
 from spliter_experiments.harness.errors import ClusterError, InputError, OptionError
 from spliter_experiments.harness.runner import Reading
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spliter_experiments.compare.data.arranged import Shuffled, hold_out
 from spliter_experiments.compare.data.columns import Columns
 from spliter_experiments.compare.data.datasets import (
     InputChoice,
@@ -28,6 +27,8 @@ from spliter_experiments.compare.data.sources import (
     Labels,
     Points,
     RowNumbers,
+    Shuffled,
+    hold_out,
 )
 from spliter_experiments.harness.errors import InputError, OptionError
 

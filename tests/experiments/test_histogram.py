@@ -9,8 +9,7 @@ import pytest
 from distributed import Client
 
 from spliter_experiments.compare.baseline import Baseline
-from spliter_experiments.compare.data.blocks import cut_rows
-from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints
+from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints, cut_rows
 from spliter_experiments.compare.engines.dask_engine import ENGINE
 from spliter_experiments.compare.engines.dask_meter import DaskIdle
 from spliter_experiments.compare.workloads.app import ways_of

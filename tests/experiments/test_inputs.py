@@ -247,15 +247,6 @@ def test_generated_points_depend_on_the_seed_and_are_spread() -> None:
     assert len(np.unique(first)) == first.size
 
 
-@pytest.mark.parametrize(
-    ("rows", "dims", "seed", "complaint"),
-    [(0, 1, 0, "--rows"), (1, 0, 0, "--dims"), (1, 1, -1, "--seed")],
-)
-def test_what_cannot_be_generated(rows: int, dims: int, seed: int, complaint: str) -> None:
-    with pytest.raises(OptionError, match=complaint):
-        GeneratedPoints(rows, dims, seed)
-
-
 def test_options_that_need_an_input() -> None:
     with pytest.raises(OptionError, match="goes with --input"):
         opened(None, columns="a")

@@ -24,7 +24,6 @@ from spliter_experiments.compare.workloads import dask as kmeans_dask
 from spliter_experiments.compare.workloads.app import ways_of
 from spliter_experiments.compare.workloads.dask import DASK_ML, DaskSite, why_no_dask_ml
 from spliter_experiments.compare.workloads.kmeans import (
-    IN_PROCESSES,
     Clustering,
     KMeans,
     Start,
@@ -32,7 +31,7 @@ from spliter_experiments.compare.workloads.kmeans import (
     iterate,
     sum_blocks,
 )
-from spliter_experiments.harness.errors import InputError, OptionError
+from spliter_experiments.harness.errors import InputError
 from tests.experiments import staging
 from tests.experiments.staging import phases, staged_on_dask
 
@@ -101,7 +100,7 @@ def test_centres_of_dask_ml(site: DaskSite, start: Start) -> None:
 
 
 def test_plain_processes_forget_the_points(site: DaskSite, start: Start) -> None:
-    for way in IN_PROCESSES:
+    for way in KMeans.off_cluster:
         answer(way, site, start)
         floor = site.floor if way == "floor" else site.machine
         assert floor is not None
@@ -137,7 +136,7 @@ def test_rechunk_time_is_reported_apart(way: str, site: DaskSite, start: Start) 
 
 
 def test_names_of_ways_are_complete() -> None:
-    assert KMeans.ways == (*WAYS.run, *IN_PROCESSES)
+    assert KMeans.ways == (*WAYS.run, *KMeans.off_cluster)
 
 
 def test_iteration_ends_when_centres_stay(site: DaskSite, start: Start) -> None:
@@ -196,12 +195,6 @@ def test_initial_centres_are_different_points(tmp_path: Path) -> None:
     np.testing.assert_array_equal(initial_centers(points, 5, seed=3), centers)
     with pytest.raises(InputError, match="only 5 different points"):
         initial_centers(points, 6, seed=3)
-
-
-@pytest.mark.parametrize(("clusters", "iterations"), [(0, 1), (1, 0)])
-def test_options_that_cannot_be_used(clusters: int, iterations: int) -> None:
-    with pytest.raises(OptionError, match="--clusters and --iterations must be at least 1"):
-        KMeans(clusters, iterations, seed=0)
 
 
 def test_dask_ml_that_is_not_there(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from spliter_experiments.compare.engines.dask_meter import DaskIdle
 from spliter_experiments.compare.workloads.app import ways_of
 from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.compare.workloads.knn import Neighbors, Query
-from spliter_experiments.harness.errors import InputError, OptionError
+from spliter_experiments.harness.errors import InputError
 from tests.experiments.call_ways import PAIRS
 from tests.experiments.staging import IRIS, answer, iris_file, phases, staged_on_dask, tasks_of
 
@@ -145,12 +145,6 @@ def test_more_neighbours_than_points(dataset: Dataset) -> None:
     Neighbors(350, 50).check(dataset)
 
 
-@pytest.mark.parametrize(("neighbors", "queries"), [(0, 1), (1, 0)])
-def test_options_that_cannot_be_used(neighbors: int, queries: int) -> None:
-    with pytest.raises(OptionError, match="--neighbors and --queries must be at least 1"):
-        Neighbors(neighbors, queries)
-
-
 def test_more_blocks_than_queries() -> None:
-    with pytest.raises(OptionError, match=r"--query-blocks must be 0 to 50.* got 51"):
-        Neighbors(3, 50, query_blocks=51)
+    with pytest.raises(InputError, match="50 rows cannot be cut into 51 blocks"):
+        Neighbors(3, 50, query_blocks=51).open(InputChoice(None, None, 100, 2, 0))

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
-from spliter_experiments.compare.data.blocks import cut_rows
-from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints
+from spliter_experiments.compare.data.sources import Dataset, GeneratedPoints, cut_rows
 from spliter_experiments.compare.engines.dask_engine import ENGINE, DaskEngine
-from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.engines.engine import Placement
 from spliter_experiments.compare.ways import PARTITIONED
 from spliter_experiments.compare.workloads.app import ways_of
 from spliter_experiments.compare.workloads.dask_programs import COLUMNS, DASK_PROGRAMS

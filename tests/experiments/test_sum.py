@@ -14,7 +14,6 @@ from spliter_experiments.compare.engines.dask_engine import ENGINE
 from spliter_experiments.compare.workloads.app import ways_of
 from spliter_experiments.compare.workloads.dask import DaskSite
 from spliter_experiments.compare.workloads.sums import Sum
-from spliter_experiments.harness.errors import OptionError
 from tests.experiments.staging import answer, staged_on_dask, tasks_of
 
 WAYS = ways_of(ENGINE, Sum)
@@ -57,8 +56,3 @@ def test_blocks_are_split_once_for_all_passes(site: DaskSite) -> None:
     # Two partitions and their sum; the first time something more.
     assert second == 2 + 1
     assert tasks_of(WAYS, "spliter", site, 3) == first + 2 * second
-
-
-def test_no_pass_at_all() -> None:
-    with pytest.raises(OptionError, match="--passes must be at least 1, got 0"):
-        Sum(0)

@@ -72,7 +72,7 @@ def test_local_backend_opens_nothing() -> None:
 def test_embedded_dask_cluster_is_for_this_host_and_user() -> None:
     import dask.array as da
 
-    from spliter_experiments.compare.engines.dask_cluster import connected
+    from spliter_experiments.compare.engines.dask_engine import connected
 
     known = {process.pid for process in processes()[1:]}
     before = listening(processes())

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from spliter_experiments.compare.data.datasets import InputChoice
-from spliter_experiments.compare.engines.engine import ClusterChoice
-from spliter_experiments.compare.engines.loading import MODULES
-from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.engines.engine import ClusterChoice, Placement
+from spliter_experiments.compare.registry import MODULES
 from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.options import parse_counts
 from spliter_experiments.harness.workload import Options
@@ -23,12 +22,14 @@ MOST_DATASETS = 1_000
 class ClusterOptions(Options):
     """Options of workloads on a cluster, which process rows."""
 
-    rows: Annotated[int, typer.Option(help="Rows to generate.")] = 1
+    rows: Annotated[int, typer.Option(min=1, help="Rows to generate.")] = 1
     datasets: Annotated[
         int,
         typer.Option(
+            min=1,
+            max=MOST_DATASETS,
             help="Sets of rows to generate, with this seed and those after it; all rounds are "
-            "run on each. For what takes longer or shorter by which points happen to be together."
+            "run on each. For what takes longer or shorter by which points happen to be together.",
         ),
     ] = 1
     backend: Annotated[str, typer.Option(help=f"What to compare on: {' or '.join(MODULES)}.")] = (
@@ -42,9 +43,9 @@ class ClusterOptions(Options):
             "beside it. Without it, a cluster is started."
         ),
     ] = None
-    workers: Annotated[int, typer.Option(help="Processes of the cluster started here.")] = 2
-    threads: Annotated[int, typer.Option(help="Threads in each of them.")] = 1
-    blocks_per_core: Annotated[int, typer.Option(help="Blocks that each core gets.")] = 48
+    workers: Annotated[int, typer.Option(min=1, help="Processes of the cluster started here.")] = 2
+    threads: Annotated[int, typer.Option(min=1, help="Threads in each of them.")] = 1
+    blocks_per_core: Annotated[int, typer.Option(min=1, help="Blocks that each core gets.")] = 48
     sweep: Annotated[
         str | None, typer.Option(help="Several numbers of blocks per core, such as 1,4,16,48,192.")
     ] = None
@@ -55,14 +56,6 @@ class ClusterOptions(Options):
             "engine happens to put them."
         ),
     ] = Placement.EVEN
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        ClusterChoice(self.address, self.workers, self.threads)  # refuses numbers below 1
-        if not 1 <= self.datasets <= MOST_DATASETS:
-            raise OptionError(f"--datasets must be 1 to {MOST_DATASETS}, got {self.datasets}")
-        if self.blocks_per_core < 1:
-            raise OptionError(f"--blocks-per-core must be at least 1, got {self.blocks_per_core}")
 
     @property
     def cluster(self) -> ClusterChoice:
@@ -86,7 +79,7 @@ class ClusterOptions(Options):
 class PointsOptions(ClusterOptions):
     """Options of workloads on points, which are read from a file or generated."""
 
-    dims: Annotated[int, typer.Option(help="Columns to generate.")] = 1
+    dims: Annotated[int, typer.Option(min=1, help="Columns to generate.")] = 1
     source: Annotated[
         str | None,
         typer.Option(

@@ -1,16 +1,16 @@
-"""The workloads of ``spliter compare``: where each is defined, and its line in the help.
+"""The workloads of ``spliter compare``, with their lines in the help, and its engines.
 
-Workloads are imported when they are run: some need packages that take seconds to import.
+They are imported when they are run: some need packages that take seconds to import.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Final
+from typing import Any, Final
 
+from spliter_experiments.compare.engines.engine import EngineKind
+from spliter_experiments.harness.errors import ClusterError, OptionError
 from spliter_experiments.harness.workload import Workload
-
-ROOMS: Final = "spliter_experiments"
 
 WORKLOADS: Final = {
     "sum": (
@@ -49,11 +49,41 @@ WORKLOADS: Final = {
 def load_workload(name: str) -> type[Workload]:
     """Import a workload.
 
-    Examples
-    --------
     >>> load_workload("sum").name
     'sum'
     """
-    module, _, attribute = WORKLOADS[name][0].partition(":")
-    found: type[Workload] = getattr(importlib.import_module(f"{ROOMS}.{module}"), attribute)
+    found: type[Workload] = _load(WORKLOADS[name][0])
     return found
+
+
+MODULES: Final = {
+    "dask": "compare.engines.dask_engine:ENGINE",
+    "dataclay": "compare.engines.dataclay_engine:ENGINE",
+    "compss": "compare.engines.compss_launch:ENGINE",
+    "compss+dataclay": "compare.engines.compss_launch:WITH_DATACLAY",
+    "ray": "compare.engines.ray_engine:ENGINE",
+}
+"""Module and kind of each engine."""
+
+
+def load_engine(name: str) -> EngineKind:
+    """Import an engine.
+
+    >>> load_engine("dask").name
+    'dask'
+    """
+    if name not in MODULES:
+        raise OptionError(f"--backend: there is no {name!r}; take one of {', '.join(MODULES)}")
+    try:
+        found: EngineKind = _load(MODULES[name])
+    except ImportError as error:
+        extras = name.replace("+", ",")
+        raise ClusterError(
+            f'--backend {name} cannot be used here: {error}; pip install "pyspliter[{extras}]"'
+        ) from error
+    return found
+
+
+def _load(location: str) -> Any:
+    module, _, attribute = location.partition(":")
+    return getattr(importlib.import_module(f"spliter_experiments.{module}"), attribute)

@@ -21,59 +21,19 @@ PARTITIONED: Final = "dask-partitioned"
 OFF_CLUSTER: Final = (SKLEARN, FLOOR)
 
 WAYS: Final = {
-    "sum": ("spliter", "per-block", "rechunk-p2p", "rechunk-tasks", "dask", FLOOR),
-    "histogram": (
-        "spliter",
-        "per-block",
-        "rechunk-p2p",
-        "rechunk-tasks",
-        "dask",
-        PARTITIONED,
-        FLOOR,
-    ),
-    "kmeans": (
-        "spliter",
-        "spliter-materialized",
-        "spliter-auto",
-        "per-block",
-        "rechunk-p2p",
-        "rechunk-tasks",
-        "by-hand",
-        "dask-ml",
-        SKLEARN,
-        FLOOR,
-    ),
-    "csvm": (
-        "spliter",
-        "spliter-materialized",
-        "per-block",
-        "per-block-paper",
-        "rechunk-p2p",
-        "rechunk-tasks",
-        SKLEARN,
-        FLOOR,
-    ),
-    "knn": (
-        "spliter",
-        "per-block",
-        "per-block-paper",
-        "rechunk-p2p",
-        "rechunk-tasks",
-        SKLEARN,
-        FLOOR,
-    ),
-    "programs": ("dask", "dask-fused", "dask-rechunk", PARTITIONED),
-    "layout": (
-        "llvm",
-        "bound",
-        "numpy",
-        "views",
-        "mpich",
-        "openmpi",
-        "mpich-packed",
-        "openmpi-packed",
-    ),
-    "pipeline": ("pipeline", "plain", NUMBA, "dask", "polars"),
+    app: tuple(names.split())
+    for app, names in {
+        "sum": "spliter per-block rechunk-p2p rechunk-tasks dask floor",
+        "histogram": "spliter per-block rechunk-p2p rechunk-tasks dask dask-partitioned floor",
+        "kmeans": "spliter spliter-materialized spliter-auto per-block rechunk-p2p "
+        "rechunk-tasks by-hand dask-ml sklearn floor",
+        "csvm": "spliter spliter-materialized per-block per-block-paper rechunk-p2p "
+        "rechunk-tasks sklearn floor",
+        "knn": "spliter per-block per-block-paper rechunk-p2p rechunk-tasks sklearn floor",
+        "programs": "dask dask-fused dask-rechunk dask-partitioned",
+        "layout": "llvm bound numpy views mpich openmpi mpich-packed openmpi-packed",
+        "pipeline": "pipeline plain numba dask polars",
+    }.items()
 }
 """Ways of each app, in the order of the tables."""
 
@@ -115,8 +75,6 @@ MEANINGS: Final = {
 def legend(ways: Iterable[str]) -> list[str]:
     """Return a line ``name: description`` for each way.
 
-    Examples
-    --------
     >>> legend(["per-block"])
     ['per-block: one task per block']
     """

@@ -18,11 +18,10 @@ from threadpoolctl import threadpool_limits
 
 from spliter_apps.neighbors.kernel import Tree, build_tree, nearest
 from spliter_apps.neighbors.metric import Search
-from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.datasets import InputChoice
-from spliter_experiments.compare.data.sources import GeneratedPoints
+from spliter_experiments.compare.data.sources import GeneratedPoints, cut_rows
 from spliter_experiments.compare.engines.engine import ClusterChoice, Engine, EngineKind
-from spliter_experiments.compare.engines.loading import load_engine
+from spliter_experiments.compare.registry import load_engine
 from spliter_experiments.compare.workloads.app import App, Solver, ways_of
 from spliter_experiments.compare.workloads.csvm import CascadeSvm
 from spliter_experiments.compare.workloads.histogram import Histogram

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from spliter_experiments.evaluation.schema import Scenario
 from spliter_experiments.harness.errors import ScenarioError
-from spliter_experiments.harness.toml_files import mistakes, parse_toml
+from spliter_experiments.harness.files import mistakes, parse_toml
 
 FIGURES = (*(str(number) for number in range(9, 22)), "table1")
 """Names of all experiments in the paper's evaluation, in its order."""
@@ -21,8 +21,6 @@ FOLDER = "catalog"
 def figure_name(text: str) -> str:
     """Normalize the name of a figure.
 
-    Examples
-    --------
     >>> [figure_name(text) for text in ("9", "fig09", "Figure 9", "Table 1")]
     ['9', '9', '9', 'table1']
     """
@@ -38,8 +36,6 @@ def figure_name(text: str) -> str:
 def load_scenario(figure: str) -> Scenario:
     """Load a scenario of the paper, or one from a file.
 
-    Examples
-    --------
     >>> load_scenario("9").parameters.app
     'histogram'
     """
@@ -61,8 +57,6 @@ def read_scenario(figure: str) -> tuple[str, str]:
 def file_stem(figure: str) -> str:
     """Return the stem of the file names of a figure.
 
-    Examples
-    --------
     >>> file_stem("9"), file_stem("table1")
     ('fig09', 'table1')
     """

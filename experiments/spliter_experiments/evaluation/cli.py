@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from spliter_experiments.compare.engines.loading import MODULES
+from spliter_experiments.compare.registry import MODULES
 from spliter_experiments.evaluation.catalog import FIGURES, load_scenario
 from spliter_experiments.evaluation.report import write_report
 from spliter_experiments.evaluation.runner import (
@@ -50,7 +50,7 @@ OnlyConfigurations = Annotated[
     str | None, typer.Option("--configurations", help="Only these, between commas.")
 ]
 OnlyNodes = Annotated[str | None, typer.Option("--nodes", help="Only these numbers of nodes.")]
-Repetitions = Annotated[int | None, typer.Option(help="Runs of each configuration that count.")]
+Repetitions = Annotated[int | None, typer.Option(min=1, help="Runs of each configuration.")]
 Address = Annotated[
     str | None, typer.Option(help="Of your cluster, as `spliter compare` takes it.")
 ]

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spliter_experiments.compare.engines.loading import MODULES, load_engine
-from spliter_experiments.compare.registry import load_workload
+from spliter_experiments.compare.registry import MODULES, load_engine, load_workload
 from spliter_experiments.compare.workloads.app import ways_of
 from spliter_experiments.evaluation.catalog import file_stem
 from spliter_experiments.evaluation.schema import Configuration, Scenario, Size, SizeName
@@ -117,8 +116,6 @@ def command_of(runs: Sequence[PlannedRun], results_dir: str | Path) -> list[str]
 
     The caller adds the cluster's address, as ``--address ADDRESS``.
 
-    Examples
-    --------
     >>> from spliter_experiments.evaluation import load_scenario, plan_runs
     >>> run = plan_runs(load_scenario("9"), "laptop")[0]
     >>> " ".join(command_of([run], "out"))
@@ -157,8 +154,6 @@ def plan_runs(
     and `nodes` replace the scenario's. `called` is the scenario argument of the command, if it is
     no figure of the paper; `measured` returns the recorded seconds of such runs, or None.
 
-    Examples
-    --------
     >>> from spliter_experiments.evaluation import load_scenario, plan_runs
     >>> runs = plan_runs(load_scenario("9"), "full")
     >>> len(runs), max(run.nodes for run in runs), max(run.blocks for run in runs)
@@ -174,8 +169,6 @@ def plan_runs(
     chosen = _configurations(scenario, engine, configurations)
     counts = _nodes(scenario, asked, nodes)
     times = asked.repetitions if repetitions is None else repetitions
-    if times < 1:
-        raise PlanError(f"there must be at least 1 repetition, got {times}")
     count_of_runs = len(counts) * len(asked.cuts()) * len(chosen) * times
     if count_of_runs > MOST_RUNS:
         raise PlanError(f"that is {count_of_runs:,} runs, more than the {MOST_RUNS:,} of a plan")

@@ -28,8 +28,6 @@ class LocalWatcher(Callback):
 
     Its cores are the peak number of concurrent tasks.
 
-    Examples
-    --------
     >>> import dask.array as da
     >>> from spliter_experiments.evaluation.profile import Profile
     >>> found = Profile()

@@ -15,7 +15,7 @@ from typing import Literal
 
 from jinja2 import Environment, StrictUndefined
 
-from spliter_experiments.compare.engines.loading import MODULES
+from spliter_experiments.compare.registry import MODULES
 from spliter_experiments.evaluation.catalog import FIGURES, file_stem
 from spliter_experiments.evaluation.plan import PROCESS
 from spliter_experiments.evaluation.runner import pending, requests_in

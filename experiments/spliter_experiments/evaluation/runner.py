@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError, with_config
 
-from spliter_experiments.compare.engines.loading import load_engine
+from spliter_experiments.compare.registry import load_engine
 from spliter_experiments.evaluation.bench import OpenBench, cluster_of, in_process, on_cluster
 from spliter_experiments.evaluation.catalog import file_stem, parse_scenario, read_scenario
 from spliter_experiments.evaluation.plan import (
@@ -84,8 +84,6 @@ def _both(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> tuple[A
 def request_for(scenario: str, size: SizeName, engine: str, **chosen: Any) -> Request:
     """Return a request for a figure, or for a scenario file.
 
-    Examples
-    --------
     >>> request_for("fig 9", "laptop", "dask").name
     'fig09-laptop-dask'
     """

@@ -121,8 +121,6 @@ def runs_table(runs: Sequence[PlannedRun]) -> Table:
 def clock(seconds: float) -> str:
     """Format hours, minutes and seconds, as SLURM takes them.
 
-    Examples
-    --------
     >>> clock(90), clock(100_000)
     ('0:01:30', '27:46:40')
     """

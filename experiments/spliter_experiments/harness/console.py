@@ -49,8 +49,6 @@ def note(text: str) -> None:
 def visible(text: str) -> str:
     r"""Escape control characters, so that names in files cannot steer the terminal.
 
-    Examples
-    --------
     >>> visible("\x1b[31mred\nblue")
     '\\x1b[31mred\nblue'
     """

@@ -19,8 +19,6 @@ def same(left: Any, right: Any, exact: bool, relative: float = RELATIVE) -> bool
 
     Results are arrays, frames, numbers, or lists and tuples of them.
 
-    Examples
-    --------
     >>> same((1.0, [2.0]), (1.0, [2.0 + 1e-12]), exact=False)
     True
     >>> same(1.0, 1.0 + 1e-12, exact=True)

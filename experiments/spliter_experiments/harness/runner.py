@@ -31,8 +31,6 @@ class Reading(NamedTuple):
     def since(self, earlier: Reading) -> Reading:
         """Return the difference to the counters at `earlier`.
 
-        Examples
-        --------
         >>> Reading(5, 80).since(Reading(2, 30))
         Reading(tasks=3, nbytes=50)
         """

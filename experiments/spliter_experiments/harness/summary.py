@@ -46,8 +46,6 @@ def winsorized(values: Sequence[float]) -> npt.NDArray[np.float64]:
 
     Fewer than `FEWEST` values are only sorted.
 
-    Examples
-    --------
     >>> winsorized([1, 2, 3, 4, 5, 6, 7, 8, 9, 99]).tolist()
     [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 7.0, 7.0, 7.0]
     """

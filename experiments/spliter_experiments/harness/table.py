@@ -48,8 +48,6 @@ class Grid:
     def filled(self) -> Grid:
         """Drop the columns without a value.
 
-        Examples
-        --------
         >>> Grid(("x", "split"), (("1", "-"), ("2", "-"))).filled().headings
         ('x',)
         """

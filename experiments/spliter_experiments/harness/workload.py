@@ -16,7 +16,6 @@ from typing import Annotated, Any, ClassVar, Self, TypeAlias
 import typer
 
 from spliter_experiments.harness.console import Listener
-from spliter_experiments.harness.errors import OptionError
 from spliter_experiments.harness.facts import Facts, facts
 from spliter_experiments.harness.records import COMPARE, Record, ResultsFolder, digest_of, record_of
 from spliter_experiments.harness.runner import Bench, run_rounds
@@ -36,8 +35,8 @@ class Options:
     ways: Annotated[
         str | None, typer.Option(help="Only these ways, between commas; without it, all.")
     ] = None
-    rounds: Annotated[int, typer.Option(help="Interleaved rounds, after a warm-up.")] = 5
-    seed: Annotated[int, typer.Option(help="Of the data and of the order of the ways.")] = 0
+    rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds, after a warm-up.")] = 5
+    seed: Annotated[int, typer.Option(min=0, help="Of the data and of the order of the ways.")] = 0
     output: Annotated[
         Path | None,
         typer.Option(
@@ -45,10 +44,6 @@ class Options:
             "holds are not measured again."
         ),
     ] = None
-
-    def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise OptionError(f"--rounds must be at least 1, got {self.rounds}")
 
     @property
     def numbers(self) -> range:

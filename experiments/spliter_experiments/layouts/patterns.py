@@ -58,8 +58,6 @@ class Pattern:
 def in_order(memory: Iterable[Array], packed: Bytes) -> Iterator[Pair]:
     """Yield views of memory with the packed bytes, which follow one another.
 
-    Examples
-    --------
     >>> grid = np.arange(6, dtype=np.uint8).reshape(2, 3)
     >>> [pair] = in_order([grid[:, 1]], np.empty(2, np.uint8))
     >>> pair.packed.shape
@@ -327,8 +325,6 @@ SIZES: Final = 3
 def pattern_of(case: str, size: int) -> Pattern:
     """Return the pattern of a case in one of the `SIZES`, from 0.
 
-    Examples
-    --------
     >>> pattern_of("NAS_LU_x", 0).layout.size
     1320
     """

@@ -162,8 +162,6 @@ class Layout(Workload):
     def patterns(self) -> tuple[str, ...]:
         """Return the names of the patterns.
 
-        Examples
-        --------
         >>> Layout("FFT2,structs").patterns()
         ('FFT2', 'structs')
         """

@@ -95,8 +95,6 @@ Ranges = tuple[tuple[float, float], ...]
 def uniform(*ranges: tuple[float, float]) -> Callable[[int, int], list[Array]]:
     """Return a maker of one random array for each range, shapes (rows,).
 
-    Examples
-    --------
     >>> (one,) = uniform((2.0, 3.0))(4, 0)
     >>> one.shape, bool(np.all((one >= 2) & (one < 3)))
     ((4,), True)

@@ -45,8 +45,6 @@ class Entry:
 def as_is(program: Program) -> Variant:
     """Return the way that calls a program.
 
-    Examples
-    --------
     >>> as_is(max)(2, 3)()
     3
     """

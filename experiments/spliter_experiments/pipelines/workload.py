@@ -45,14 +45,10 @@ class Pipeline(Workload):
             f"{'; '.join(f'{name}: {meaning}' for name, meaning in PROGRAMS.items())}."
         ),
     ] = "black-scholes"
-    rows: Annotated[int | None, typer.Option(help="Rows, instead of each one's default.")] = None
+    rows: Annotated[int | None, typer.Option(min=1, help="Rows, in place of the default.")] = None
 
     name: ClassVar = "pipeline"
     x: ClassVar = "rows"
-
-    def __post_init__(self) -> None:
-        if self.rows is not None and self.rows < 1:
-            raise OptionError(f"--rows must be at least 1, got {self.rows}")
 
     @property
     def subject(self) -> str:

@@ -21,7 +21,7 @@ from spliter_backends.compss import configure
 from spliter_backends.compss.api import storage_is_configured
 from spliter_backends.compss.persistent import nodes_of_backends
 from spliter_backends.dataclay import distribute
-from spliter_experiments.compare.engines.compss_dataclay_launch import ENGINE
+from spliter_experiments.compare.engines.compss_launch import WITH_DATACLAY as ENGINE
 from spliter_experiments.compare.engines.engine import ClusterChoice
 from tests import csvm_suite
 from tests.compss_backend.real.nodes import nodes_by_software

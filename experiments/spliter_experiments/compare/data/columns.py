@@ -47,8 +47,6 @@ def choose_columns(
 ) -> Columns:
     """Resolve the requested columns.
 
-    Examples
-    --------
     >>> choose_columns(["a", "b", "c"], [True, False, True], Wanted(), "x.csv").names
     ('a', 'c')
     >>> choose_columns(["a", "b", "c"], [True, False, True], Wanted("2,a"), "x.csv").names

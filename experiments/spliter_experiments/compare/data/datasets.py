@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spliter_experiments.compare.data.arranged import Shuffled
 from spliter_experiments.compare.data.columns import Wanted
 from spliter_experiments.compare.data.readers import open_labels, open_source
 from spliter_experiments.compare.data.sources import (
@@ -15,6 +14,7 @@ from spliter_experiments.compare.data.sources import (
     GeneratedBlobs,
     GeneratedPoints,
     Points,
+    Shuffled,
 )
 from spliter_experiments.harness.errors import InputError, OptionError
 
@@ -44,9 +44,7 @@ def open_points(choice: InputChoice, most: int | None = None, extra: int = 0) ->
     the app to hold out.
     """
     if choice.source is None:
-        # Validate the requested rows alone: zero plus `extra` would pass.
-        asked = GeneratedPoints(choice.rows, choice.dims, choice.seed)
-        return GeneratedPoints(asked.rows + extra, choice.dims, choice.seed)
+        return GeneratedPoints(choice.rows + extra, choice.dims, choice.seed)
     return _not_empty(open_source(choice.source, Wanted(choice.columns, most)))
 
 
@@ -62,8 +60,7 @@ def open_labelled(
     if choice.source is None:
         if label is not None:
             raise OptionError("--label goes with --input; generated points have classes")
-        asked = GeneratedPoints(choice.rows, choice.dims, choice.seed)
-        blobs = GeneratedBlobs(asked.rows + extra, choice.dims, choice.seed)
+        blobs = GeneratedBlobs(choice.rows + extra, choice.dims, choice.seed)
         return blobs, blobs.classes(), (0.0, 1.0)
     points = _not_empty(open_source(choice.source, Wanted(choice.columns, without=label)))
     if label is None:

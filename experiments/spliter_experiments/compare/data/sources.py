@@ -7,6 +7,9 @@ results for different block sizes can be compared.
 
 from __future__ import annotations
 
+import functools
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -14,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spliter_experiments.compare.data.columns import Columns
-from spliter_experiments.harness.errors import OptionError
+from spliter_experiments.harness.errors import InputError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Codes: TypeAlias = npt.NDArray[np.int64]
@@ -62,8 +65,6 @@ class GeneratedPoints:
 
     Philox is a counter-based generator: setting its counter jumps to any row.
 
-    Examples
-    --------
     >>> points = GeneratedPoints(rows=1000, dims=3, seed=1)
     >>> np.array_equal(points.read(0, 1000)[17:400], points.read(17, 400))
     True
@@ -72,14 +73,6 @@ class GeneratedPoints:
     rows: int
     dims: int
     seed: int
-
-    def __post_init__(self) -> None:
-        if self.rows < 1 or self.dims < 1:
-            raise OptionError(
-                f"--rows and --dims must be at least 1, got {self.rows} and {self.dims}"
-            )
-        if self.seed < 0:
-            raise OptionError(f"--seed must not be negative, got {self.seed}")
 
     @property
     def origin(self) -> str:
@@ -104,8 +97,6 @@ class GeneratedBlobs:
 
     Centres alternate between two classes, and the blobs overlap, so the classes are not separable.
 
-    Examples
-    --------
     >>> blobs = GeneratedBlobs(rows=1000, dims=3, seed=1)
     >>> np.array_equal(blobs.read(0, 1000)[17:400], blobs.read(17, 400))
     True
@@ -209,3 +200,115 @@ class Dataset:
     held_out_labels: Labels | None = None
     like: npt.NDArray[Any] | None = None
     query_chunks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """The rows of a source in another arrangement, with the name and columns of the source."""
+
+    points: Points
+
+    @property
+    def origin(self) -> str:
+        return self.points.origin
+
+    @property
+    def columns(self) -> Columns:
+        return self.points.columns
+
+
+@dataclass(frozen=True)
+class Shuffled(Arranged):
+    """The rows of a source in random order.
+
+    Reading any rows loads the whole source into memory.
+
+    >>> from spliter_experiments.compare.data.sources import GeneratedPoints
+    >>> points = GeneratedPoints(rows=9, dims=1, seed=0)
+    >>> mixed = Shuffled(points, seed=1).read(0, 9)
+    >>> sorted(mixed[:, 0]) == sorted(points.read(0, 9)[:, 0])
+    True
+    """
+
+    seed: int
+
+    @property
+    def rows(self) -> int:
+        return self.points.rows
+
+    def read(self, start: int, stop: int) -> Floats:
+        return _all_rows(self.points)[_order(self.points.rows, self.seed)[start:stop]]
+
+
+@functools.lru_cache(maxsize=2)
+def _all_rows(points: Points) -> Floats:
+    return points.read(0, points.rows)
+
+
+@functools.lru_cache(maxsize=1)
+def _order(rows: int, seed: int) -> Codes:
+    return np.random.default_rng(seed).permutation(rows)
+
+
+@dataclass(frozen=True)
+class RowRange(Arranged):
+    """Rows `first` to `last` of a source."""
+
+    first: int
+    last: int
+
+    @property
+    def rows(self) -> int:
+        return self.last - self.first
+
+    def read(self, start: int, stop: int) -> Floats:
+        return self.points.read(self.first + start, self.first + stop)
+
+
+def hold_out(points: Points, count: int) -> tuple[RowRange, RowRange]:
+    """Split the rows of a source into training rows and the last `count` rows, for tests.
+
+    >>> from spliter_experiments.compare.data.sources import GeneratedPoints
+    >>> rest, held = hold_out(GeneratedPoints(rows=10, dims=1, seed=0), 3)
+    >>> rest.rows, held.rows
+    (7, 3)
+    """
+    if not 0 < count < points.rows:
+        raise InputError(
+            f"{count} of {points.rows} rows of {points.origin} cannot be held out; there must be "
+            "1 at least, and rows left"
+        )
+    left = points.rows - count
+    return RowRange(points, 0, left), RowRange(points, left, points.rows)
+
+
+NO_LABELS = np.empty(0, dtype=np.int64)
+"""An empty block of labels, which shows their dtype."""
+
+
+def no_points(points: Points) -> Floats:
+    """Return an empty block of points, shape (0, columns)."""
+    return np.empty((0, len(points.columns)))
+
+
+def cut_rows(rows: int, nblocks: int) -> tuple[int, ...]:
+    """Return the sizes of blocks whose row counts differ by at most one.
+
+    >>> cut_rows(10, 4)
+    (3, 3, 2, 2)
+    """
+    if rows < nblocks:
+        raise InputError(
+            f"{rows} rows cannot be cut into {nblocks} blocks; take fewer blocks, or more --rows"
+        )
+    size, larger = divmod(rows, nblocks)
+    return (size + 1,) * larger + (size,) * (nblocks - larger)
+
+
+def row_starts(sizes: Sequence[int]) -> list[int]:
+    """Return the index of the first row of each block.
+
+    >>> row_starts((3, 3, 2))
+    [0, 3, 6]
+    """
+    return [end - size for end, size in zip(itertools.accumulate(sizes), sizes, strict=True)]

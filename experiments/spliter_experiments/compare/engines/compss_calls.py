@@ -63,8 +63,6 @@ def _found(kernel: str) -> Callable[..., Any]:
 def name_of(kernel: Callable[..., Any]) -> str:
     """Return the name by which workers import a function.
 
-    Examples
-    --------
     >>> from spliter_experiments.compare.workloads.sums import add_up
     >>> name_of(add_up)
     'spliter_experiments.compare.workloads.sums:add_up'

@@ -13,18 +13,21 @@ from spliter import Location
 from spliter_backends.compss.api import compss_delete_object, storage_is_configured
 from spliter_backends.dataclay.executor import DataClayExecutor, current_executor
 from spliter_experiments.compare.data.sources import Rows
-from spliter_experiments.compare.engines import compss_engine, dataclay_cluster
+from spliter_experiments.compare.engines import compss_engine, dataclay_engine
 from spliter_experiments.compare.engines.compss_calls import StoredBlock
 from spliter_experiments.compare.engines.compss_engine import CompssTasks
-from spliter_experiments.compare.engines.compss_watch import (
+from spliter_experiments.compare.engines.compss_launch import (
     START_SECONDS,
     STARTING,
     launched_progress,
 )
-from spliter_experiments.compare.engines.dataclay_cluster import backends_of, check_backends
-from spliter_experiments.compare.engines.dataclay_engine import DataClayEngine, LoadedArray
-from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice
-from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.engines.dataclay_engine import (
+    DataClayEngine,
+    LoadedArray,
+    backends_of,
+    check_backends,
+)
+from spliter_experiments.compare.engines.engine import WAIT_SECONDS, ClusterChoice, Placement
 from spliter_experiments.harness.errors import ClusterError
 
 
@@ -81,7 +84,7 @@ def _store(nodes: Mapping[Location, int], on_this_machine: bool) -> Iterator[Dat
         yield current_executor()
     elif on_this_machine:
         choice = ClusterChoice(None, workers=len(nodes), threads=max(nodes.values()))
-        with dataclay_cluster.connected(choice) as executor:
+        with dataclay_engine.connected(choice) as executor:
             yield executor
     else:
         raise ClusterError(

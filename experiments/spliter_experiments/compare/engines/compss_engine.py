@@ -26,8 +26,7 @@ from spliter_backends.compss.executor import EXECUTOR
 from spliter_backends.compss.outcome import host_name
 from spliter_backends.compss.settings import configure
 from spliter_backends.compss.tasks import count_started
-from spliter_experiments.compare.data.blocks import row_starts
-from spliter_experiments.compare.data.sources import Rows
+from spliter_experiments.compare.data.sources import Rows, row_starts
 from spliter_experiments.compare.engines.compss_calls import (
     NO_NUMBER,
     call_on_block,
@@ -36,24 +35,24 @@ from spliter_experiments.compare.engines.compss_calls import (
     name_of,
     results_of,
 )
-from spliter_experiments.compare.engines.compss_nodes import units_in
-from spliter_experiments.compare.engines.compss_watch import (
+from spliter_experiments.compare.engines.compss_launch import (
     START_SECONDS,
     STARTING,
     Progress,
     launched_progress,
     launched_resources,
+    units_in,
 )
 from spliter_experiments.compare.engines.engine import (
     WAIT_SECONDS,
     ClusterChoice,
     LocatedEngine,
     Pairing,
+    Placement,
     check_versions,
     chunks_of,
     read_errors_named,
 )
-from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.harness.errors import ClusterError
 from spliter_experiments.harness.runner import Reading
 

@@ -6,19 +6,20 @@ Each engine is a module with an :class:`EngineKind`; :mod:`.loading` finds it by
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias
+from enum import StrEnum
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy.typing as npt
 
 import spliter
 from spliter import Location
 from spliter_experiments.compare.data.sources import Rows
-from spliter_experiments.compare.engines.placement import Placement
 from spliter_experiments.harness.errors import (
     ClusterError,
     ExperimentError,
@@ -26,6 +27,39 @@ from spliter_experiments.harness.errors import (
     OptionError,
 )
 from spliter_experiments.harness.runner import Reading
+
+PlaceT = TypeVar("PlaceT")
+
+
+class Placement(StrEnum):
+    """Distribution of blocks over the workers."""
+
+    EVEN = "even"
+    """Round robin, each worker as often as it has threads."""
+    CONTIGUOUS = "contiguous"
+    """A range of consecutive blocks per worker, in proportion to its threads: up to a block the
+    same rows as after rechunking to one chunk per thread."""
+    DASK = "dask"
+    """Chosen by Dask's scheduler; uneven by a tenth or more."""
+    COMPSS = "compss"
+    """Chosen by COMPSs' scheduler."""
+
+
+def seats(nblocks: int, cores: Mapping[PlaceT, int], placement: Placement) -> list[PlaceT]:
+    """Return the location of each block, by even or contiguous placement.
+
+    >>> seats(6, {"a": 2, "b": 1}, Placement.EVEN)
+    ['a', 'b', 'a', 'a', 'b', 'a']
+    >>> seats(6, {"a": 2, "b": 1}, Placement.CONTIGUOUS)
+    ['a', 'a', 'a', 'a', 'b', 'b']
+    """
+    if placement is Placement.CONTIGUOUS:
+        chairs = [place for place, count in cores.items() for _ in range(count)]
+        return [chairs[number * len(chairs) // nblocks] for number in range(nblocks)]
+    turns = range(max(cores.values()))
+    chairs = [place for turn in turns for place, count in cores.items() if count > turn]
+    return list(itertools.islice(itertools.cycle(chairs), nblocks))
+
 
 WAIT_SECONDS = 600
 REST_SECONDS = 60.0
@@ -42,12 +76,6 @@ class ClusterChoice:
     address: str | None
     workers: int
     threads: int
-
-    def __post_init__(self) -> None:
-        if self.workers < 1 or self.threads < 1:
-            raise OptionError(
-                f"--workers and --threads must be at least 1, got {self.workers} and {self.threads}"
-            )
 
 
 class Meter(Protocol):

@@ -10,15 +10,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
-from spliter_experiments.compare.baseline import start_baseline
-from spliter_experiments.compare.data.blocks import cut_rows
+from spliter_experiments.compare.baseline import Baseline, start_baseline
 from spliter_experiments.compare.data.columns import Columns
 from spliter_experiments.compare.data.datasets import InputChoice, open_points
-from spliter_experiments.compare.data.sources import Dataset
-from spliter_experiments.compare.engines.engine import Engine, EngineKind
-from spliter_experiments.compare.engines.loading import load_engine
-from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.data.sources import Dataset, Rows, cut_rows
+from spliter_experiments.compare.engines.engine import Engine, EngineKind, Placement
 from spliter_experiments.compare.options import ClusterOptions, PointsOptions
+from spliter_experiments.compare.registry import load_engine
 from spliter_experiments.compare.ways import FLOOR, OFF_CLUSTER, SKLEARN
 from spliter_experiments.compare.workloads.site import Loaded, Parts, Site, loaded
 from spliter_experiments.harness.console import Listener
@@ -69,6 +67,10 @@ class App(Workload, Generic[ProblemT]):
     """Ways of this app on any engine, in the order of the tables."""
     split_ways: ClassVar[Mapping[str, Solver]]
     """Ways that use SplIter, the same on every engine."""
+    off_cluster: ClassVar[Mapping[str, Callable[[Baseline, Any], Answer]]] = {}
+    """Ways in plain processes."""
+    about: ClassVar[str] = ""
+    """Format of the settings in the title."""
 
     def open(self, choice: InputChoice) -> Dataset:
         return Dataset(open_points(choice))
@@ -99,18 +101,24 @@ class App(Workload, Generic[ProblemT]):
         # Not abstract: never called for an app without such ways.
         raise NotImplementedError
 
+    def aligned(self, way: str, dataset: Dataset) -> Sequence[Rows]:
+        """Return the rows that a way off the cluster needs beside the points."""
+        return ()
+
     def in_processes(self, way: str, site: Site[Engine], problem: ProblemT) -> Way:
-        """Return the way for a way off the cluster; for apps that have such ways."""
-        # Not abstract, as above.
-        raise NotImplementedError
+        """Return a way off the cluster."""
+        solve = self.off_cluster[way]
+        return site.way_in_processes(
+            way, lambda them: solve(them, problem), *self.aligned(way, site.dataset)
+        )
 
     @abstractmethod
     def same(self, left: Any, right: Any) -> bool:
         """Return whether two answers are equal."""
 
-    @abstractmethod
     def detail(self) -> str:
         """Return the settings as shown in the title."""
+        return self.about.format(**self.settings())
 
     def launch(self, options: ClusterOptions, arguments: Sequence[str]) -> int | None:
         launch = load_engine(options.backend).launcher()
@@ -273,8 +281,6 @@ def per_block(app: type[App[Any]]) -> Solver:
 def ways_of(kind: EngineKind, app: type[App[Any]]) -> Ways:
     """Return the ways of an app on an engine: SplIter's, ``per-block``, and the engine's own.
 
-    Examples
-    --------
     >>> from spliter_experiments.compare.workloads.sums import Sum
     >>> list(ways_of(load_engine("dask"), Sum).run)
     ['spliter', 'per-block', 'rechunk-p2p', 'rechunk-tasks', 'dask']

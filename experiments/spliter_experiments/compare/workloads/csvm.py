@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -24,13 +24,19 @@ from spliter_apps.svm import CascadeSVM
 from spliter_apps.svm.kernel import find_violations, finish, improve
 from spliter_apps.svm.margins import dual_objective
 from spliter_experiments.compare.baseline import Baseline
-from spliter_experiments.compare.data.arranged import hold_out
 from spliter_experiments.compare.data.datasets import InputChoice, open_labelled, read_held_out
-from spliter_experiments.compare.data.sources import Codes, Dataset, Floats, Labels, RowNumbers
+from spliter_experiments.compare.data.sources import (
+    Codes,
+    Dataset,
+    Floats,
+    Labels,
+    RowNumbers,
+    hold_out,
+)
+from spliter_experiments.compare.data.sources import Rows as RowSource
 from spliter_experiments.compare.engines.engine import Engine
-from spliter_experiments.compare.ways import SKLEARN, WAYS
+from spliter_experiments.compare.ways import FLOOR, SKLEARN, WAYS
 from spliter_experiments.compare.workloads.app import App
-from spliter_experiments.compare.workloads.checks import check_finite
 from spliter_experiments.compare.workloads.csvm_cascade import (
     FEW_PARTS,
     MANY_PARTS,
@@ -40,9 +46,8 @@ from spliter_experiments.compare.workloads.csvm_cascade import (
     run_cascade,
     train_part,
 )
-from spliter_experiments.compare.workloads.site import Parts, Site
-from spliter_experiments.harness.errors import OptionError
-from spliter_experiments.harness.runner import Answer, Way
+from spliter_experiments.compare.workloads.site import Parts, Site, check_finite
+from spliter_experiments.harness.runner import Answer
 
 SAME_ACCURACY = 0.01
 SAME_OBJECTIVE = 0.01
@@ -134,13 +139,6 @@ def scaled_gamma(site: Site[Engine]) -> float:
     return float(1 / (width * variance)) if variance > 0 else 1.0
 
 
-ESTIMATOR: dict[str, Callable[[Site[Engine], Run], Answer]] = {
-    "spliter": by_spliter,
-    "spliter-materialized": by_spliter,
-}
-"""Ways that are the same on every engine."""
-
-
 @dataclass(frozen=True)
 class CascadeSvm(App[Run]):
     """Comparison of Cascade SVMs, trained on the classes in the column `label`.
@@ -153,23 +151,20 @@ class CascadeSvm(App[Run]):
         str | None, typer.Option(help="Column of the input that holds the classes, as numbers.")
     ] = None
     iterations: Annotated[
-        int, typer.Option(help="Iterations of the cascade, at most; after few, ways may differ.")
+        int,
+        typer.Option(min=1, help="Iterations, at most; after few, ways may differ."),
     ] = 5
     tol: Annotated[
         float,
-        typer.Option(help="Relative change of the dual objective that ends the cascade before."),
+        typer.Option(min=0, help="Relative change of the dual objective that ends it before."),
     ] = 1e-3
 
     name: ClassVar = "csvm"
     ways: ClassVar = WAYS["csvm"]
     defaults: ClassVar = {"rows": 8_000, "dims": 20}
-    split_ways: ClassVar = ESTIMATOR
-
-    def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise OptionError(f"--iterations must be at least 1, got {self.iterations}")
-        if not self.tol >= 0:
-            raise OptionError(f"--tol must not be negative, got {self.tol}")
+    split_ways: ClassVar = {"spliter": by_spliter, "spliter-materialized": by_spliter}
+    off_cluster: ClassVar = {SKLEARN: by_sklearn, FLOOR: on_floor}
+    about: ClassVar = "{iterations} iterations"
 
     def open(self, choice: InputChoice) -> Dataset:
         extra = choice.rows // (HELD_OUT_SHARE - 1)
@@ -194,19 +189,13 @@ class CascadeSvm(App[Run]):
     def by_parts(parts: Parts, run: Run, scheme: Scheme = MANY_PARTS) -> Answer:
         return Answer(Classifier(run_cascade(parts, run.training, scheme), run))
 
-    def in_processes(self, way: str, site: Site[Engine], run: Run) -> Way:
-        labels = site.dataset.labels
+    def aligned(self, way: str, dataset: Dataset) -> Sequence[RowSource]:
+        labels = dataset.labels
         assert labels is not None
-        if way == SKLEARN:
-            return site.way_in_processes(way, lambda machine: by_sklearn(machine, run), labels)
-        numbers = RowNumbers(labels.rows)
-        return site.way_in_processes(way, lambda floor: on_floor(floor, run), labels, numbers)
+        return (labels,) if way == SKLEARN else (labels, RowNumbers(labels.rows))
 
     def same(self, left: Classifier, right: Classifier) -> bool:
         return bool(
             abs(left.accuracy - right.accuracy) <= SAME_ACCURACY
             and np.isclose(left.objective, right.objective, rtol=SAME_OBJECTIVE, atol=0)
         )
-
-    def detail(self) -> str:
-        return f"{self.iterations} iterations"

@@ -19,8 +19,7 @@ from spliter import partitioned
 from spliter_apps.kmeans.kernel import Assignment, PartialSums
 from spliter_apps.kmeans.lloyd import averages
 from spliter_apps.neighbors.kernel import merge_nearest, nearest
-from spliter_experiments.compare.data.blocks import cut_rows, row_starts
-from spliter_experiments.compare.data.sources import Floats
+from spliter_experiments.compare.data.sources import Floats, cut_rows, row_starts
 from spliter_experiments.compare.engines.dask_engine import DaskEngine, blocks_of, wait_for
 from spliter_experiments.compare.engines.engine import result_of
 from spliter_experiments.compare.ways import PARTITIONED

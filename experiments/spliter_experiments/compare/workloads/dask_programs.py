@@ -13,8 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from spliter_experiments.compare.data.blocks import no_points, row_starts
-from spliter_experiments.compare.data.sources import Points
+from spliter_experiments.compare.data.sources import Points, no_points, row_starts
 
 COLUMNS: Final = 8
 """Columns of arrays; points of the map, in each hour, of fields."""

@@ -20,12 +20,11 @@ from spliter_experiments.compare.baseline import Baseline
 from spliter_experiments.compare.data.datasets import InputChoice, open_points
 from spliter_experiments.compare.data.sources import Dataset, Floats
 from spliter_experiments.compare.engines.engine import Engine, result_of
-from spliter_experiments.compare.ways import WAYS
+from spliter_experiments.compare.ways import FLOOR, WAYS
 from spliter_experiments.compare.workloads.app import App
-from spliter_experiments.compare.workloads.checks import bounds_of, check_finite
-from spliter_experiments.compare.workloads.site import Parts, Site
+from spliter_experiments.compare.workloads.site import Parts, Site, bounds_of, check_finite
 from spliter_experiments.harness.errors import OptionError
-from spliter_experiments.harness.runner import Answer, Way
+from spliter_experiments.harness.runner import Answer
 
 Counts: TypeAlias = npt.NDArray[Any]
 Edges: TypeAlias = tuple[Floats, ...]
@@ -67,16 +66,14 @@ def on_floor(floor: Baseline, edges: Edges) -> Answer:
 class Histogram(App[Edges]):
     """Comparison of histograms; the problem is the bin edges of each column."""
 
-    bins: Annotated[int, typer.Option(help="Bins in each column.")] = 10
+    bins: Annotated[int, typer.Option(min=1, help="Bins in each column.")] = 10
 
     name: ClassVar = "histogram"
     ways: ClassVar = WAYS["histogram"]
     defaults: ClassVar = {"rows": 20_000_000, "dims": 5}
     split_ways: ClassVar = {"spliter": by_spliter}
-
-    def __post_init__(self) -> None:
-        if self.bins < 1:
-            raise OptionError(f"--bins must be at least 1, got {self.bins}")
+    off_cluster: ClassVar = {FLOOR: on_floor}
+    about: ClassVar = "{bins} bins per column"
 
     def open(self, choice: InputChoice) -> Dataset:
         return Dataset(open_points(choice, most=MOST_COLUMNS))
@@ -98,14 +95,8 @@ class Histogram(App[Edges]):
         counts = parts.call(count_block, edges=edges)
         return Answer(parts.merge(add_counts, counts))
 
-    def in_processes(self, way: str, site: Site[Engine], edges: Edges) -> Way:
-        return site.way_in_processes(way, lambda floor: on_floor(floor, edges))
-
     def same(self, left: Counts, right: Counts) -> bool:
         return bool(np.array_equal(left, right))
-
-    def detail(self) -> str:
-        return f"{self.bins} bins per column"
 
 
 def equal_bins(bounds: Floats, bins: int) -> Edges:

@@ -23,10 +23,9 @@ from spliter_experiments.compare.data.sources import Floats, Points
 from spliter_experiments.compare.engines.engine import Engine
 from spliter_experiments.compare.ways import FLOOR, SKLEARN, WAYS
 from spliter_experiments.compare.workloads.app import App
-from spliter_experiments.compare.workloads.checks import check_finite
-from spliter_experiments.compare.workloads.site import Parts, Site
-from spliter_experiments.harness.errors import InputError, OptionError
-from spliter_experiments.harness.runner import Answer, Way
+from spliter_experiments.compare.workloads.site import Parts, Site, check_finite
+from spliter_experiments.harness.errors import InputError
+from spliter_experiments.harness.runner import Answer
 
 TOLERANCE = 1e-6
 """Relative tolerance of equal centres and inertia: each way rounds sums in another order."""
@@ -141,38 +140,24 @@ def fit_sklearn(blocks: Sequence[Floats], start: Start) -> Clustering:
     return Clustering(model.cluster_centers_, float(model.inertia_))
 
 
-ESTIMATOR: dict[str, Callable[[Site[Engine], Start], Answer]] = {
-    "spliter": lambda site, start: by_spliter(site, start, materialize=False),
-    "spliter-materialized": lambda site, start: by_spliter(site, start, materialize=True),
-    "spliter-auto": lambda site, start: by_spliter(site, start, materialize="auto"),
-}
-"""Ways that are the same on every engine."""
-
-IN_PROCESSES: dict[str, Callable[[Baseline, Start], Answer]] = {
-    SKLEARN: by_sklearn,
-    FLOOR: on_floor,
-}
-
-
 @dataclass(frozen=True)
 class KMeans(App[Start]):
     """Comparison of k-means; `seed` selects the initial centres."""
 
-    clusters: Annotated[int, typer.Option(help="Clusters to form.")] = 8
-    iterations: Annotated[int, typer.Option(help="Iterations of Lloyd's algorithm.")] = 10
+    clusters: Annotated[int, typer.Option(min=1, help="Clusters to form.")] = 8
+    iterations: Annotated[int, typer.Option(min=1, help="Iterations of Lloyd's algorithm.")] = 10
     seed: int = 0
 
     name: ClassVar = "kmeans"
     ways: ClassVar = WAYS["kmeans"]
     defaults: ClassVar = {"rows": 2_000_000, "dims": 20}
-    split_ways: ClassVar = ESTIMATOR
-
-    def __post_init__(self) -> None:
-        if self.clusters < 1 or self.iterations < 1:
-            raise OptionError(
-                f"--clusters and --iterations must be at least 1, got {self.clusters} and "
-                f"{self.iterations}"
-            )
+    split_ways: ClassVar = {
+        "spliter": functools.partial(by_spliter, materialize=False),
+        "spliter-materialized": functools.partial(by_spliter, materialize=True),
+        "spliter-auto": functools.partial(by_spliter, materialize="auto"),
+    }
+    off_cluster: ClassVar = {SKLEARN: by_sklearn, FLOOR: on_floor}
+    about: ClassVar = "{clusters} clusters, {iterations} iterations"
 
     def pose(self, site: Site[Engine]) -> Start:
         check_finite(site.engine, site.dataset.points, site.array)
@@ -190,9 +175,6 @@ class KMeans(App[Start]):
 
         return Answer(iterate(start, add_up, label))
 
-    def in_processes(self, way: str, site: Site[Engine], start: Start) -> Way:
-        return site.way_in_processes(way, lambda them: IN_PROCESSES[way](them, start))
-
     def same(self, left: Clustering, right: Clustering) -> bool:
         scale = TOLERANCE * np.abs(left.centers).max()
         if not np.allclose(left.centers, right.centers, rtol=TOLERANCE, atol=scale):
@@ -200,9 +182,6 @@ class KMeans(App[Start]):
         if left.inertia is None or right.inertia is None:
             return True
         return bool(np.isclose(left.inertia, right.inertia, rtol=TOLERANCE))
-
-    def detail(self) -> str:
-        return f"{self.clusters} clusters, {self.iterations} iterations"
 
 
 def initial_centers(points: Points, clusters: int, seed: int) -> Floats:

@@ -27,16 +27,21 @@ from spliter_apps.neighbors import NearestNeighbors
 from spliter_apps.neighbors.kernel import Candidates, Tree, build_tree, merge_nearest, nearest
 from spliter_apps.neighbors.metric import Search
 from spliter_experiments.compare.baseline import Baseline
-from spliter_experiments.compare.data.arranged import hold_out
-from spliter_experiments.compare.data.blocks import cut_rows
 from spliter_experiments.compare.data.datasets import InputChoice, open_points, read_held_out
-from spliter_experiments.compare.data.sources import Codes, Dataset, Floats, RowNumbers
+from spliter_experiments.compare.data.sources import (
+    Codes,
+    Dataset,
+    Floats,
+    RowNumbers,
+    cut_rows,
+    hold_out,
+)
+from spliter_experiments.compare.data.sources import Rows as RowSource
 from spliter_experiments.compare.engines.engine import Engine, Pairing
-from spliter_experiments.compare.ways import SKLEARN, WAYS
+from spliter_experiments.compare.ways import FLOOR, SKLEARN, WAYS
 from spliter_experiments.compare.workloads.app import App
-from spliter_experiments.compare.workloads.checks import check_finite
-from spliter_experiments.compare.workloads.site import Parts, Site
-from spliter_experiments.harness.errors import InputError, OptionError
+from spliter_experiments.compare.workloads.site import Parts, Site, check_finite
+from spliter_experiments.harness.errors import InputError
 from spliter_experiments.harness.runner import Answer, Way
 
 ALGORITHM = "kd_tree"
@@ -48,7 +53,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Query:
-    """Query points and the number of neighbours, the same for all ways.
+    """Query points, number of neighbours, and threads of scikit-learn, the same for all ways.
 
     If the queries are a collection, `points` is None, `chunks` has the rows of its blocks, and
     answers have a :func:`summary` of each block, shape (blocks, neighbors).
@@ -56,6 +61,7 @@ class Query:
 
     points: Floats | None
     neighbors: int
+    threads: int
     chunks: tuple[int, ...] = ()
 
     def answer(self, distances: Floats) -> Answer:
@@ -94,8 +100,8 @@ def summary(distances: Floats) -> Floats:
     return np.asarray(distances.sum(axis=0))
 
 
-def by_sklearn(machine: Baseline, query: Query, threads: int) -> Answer:
-    (distances,) = machine.call(ask_sklearn, query, threads)
+def by_sklearn(machine: Baseline, query: Query) -> Answer:
+    (distances,) = machine.call(ask_sklearn, query)
     return query.answer(distances)
 
 
@@ -124,13 +130,13 @@ def build_from_blocks(blocks: Sequence[tuple[Floats, Codes]]) -> Tree:
     return build_tree(np.concatenate(points), np.concatenate(numbers), Search(ALGORITHM))
 
 
-def ask_sklearn(blocks: Sequence[Floats], query: Query, threads: int) -> Floats:
+def ask_sklearn(blocks: Sequence[Floats], query: Query) -> Floats:
     from joblib import parallel_config
     from sklearn import neighbors
 
     (points,) = blocks
     model = neighbors.NearestNeighbors(
-        n_neighbors=query.neighbors, algorithm=ALGORITHM, n_jobs=threads
+        n_neighbors=query.neighbors, algorithm=ALGORITHM, n_jobs=query.threads
     )
     # A process that may not have children would use one thread otherwise.
     with parallel_config("threading"):
@@ -150,30 +156,21 @@ class Neighbors(App[Query]):
     The queries are loaded in `query_blocks` blocks, or come from the client if that is 0.
     """
 
-    neighbors: Annotated[int, typer.Option(help="Neighbours to find of each query.")] = 5
+    neighbors: Annotated[int, typer.Option(min=1, help="Neighbours to find of each query.")] = 5
     queries: Annotated[
-        int, typer.Option(help="Queries: generated on top of the points, or rows held out.")
+        int, typer.Option(min=1, help="Queries: generated on top of the points, or rows held out.")
     ] = 20_000
     query_blocks: Annotated[
-        int, typer.Option(help="Blocks of queries at the workers; 0: the program sends them.")
+        int,
+        typer.Option(min=0, help="Blocks of queries at workers; 0: the program sends them."),
     ] = 0
 
     name: ClassVar = "knn"
     ways: ClassVar = WAYS["knn"]
     defaults: ClassVar = {"rows": 200_000, "dims": 8}
     split_ways: ClassVar = {"spliter": by_spliter}
-
-    def __post_init__(self) -> None:
-        if self.neighbors < 1 or self.queries < 1:
-            raise OptionError(
-                f"--neighbors and --queries must be at least 1, got {self.neighbors} and "
-                f"{self.queries}"
-            )
-        if not 0 <= self.query_blocks <= self.queries:
-            raise OptionError(
-                f"--query-blocks must be 0 to {self.queries}, the number of queries, got "
-                f"{self.query_blocks}"
-            )
+    off_cluster: ClassVar = {SKLEARN: by_sklearn, FLOOR: on_floor}
+    about: ClassVar = "{neighbors} neighbors of {queries:,} queries"
 
     def open(self, choice: InputChoice) -> Dataset:
         rest, queries = hold_out(open_points(choice, extra=self.queries), self.queries)
@@ -191,9 +188,9 @@ class Neighbors(App[Query]):
         check_finite(site.engine, site.dataset.points, site.array)
         chunks = site.dataset.query_chunks
         if not chunks:
-            return Query(read_held_out(site.dataset), self.neighbors)
+            return Query(read_held_out(site.dataset), self.neighbors, site.engine.cores)
         check_finite(site.engine, site.dataset.points, site.queries)
-        return Query(None, self.neighbors, chunks)
+        return Query(None, self.neighbors, site.engine.cores, chunks)
 
     @staticmethod
     def by_parts(parts: Parts, query: Query) -> Answer:
@@ -209,13 +206,12 @@ class Neighbors(App[Query]):
         found = parts.call(ask_block, numbered=True, points=points, k=k)
         return Answer(parts.merge(functools.partial(merge_nearest, k=k), found).distances)
 
+    def aligned(self, way: str, dataset: Dataset) -> Sequence[RowSource]:
+        return () if way == SKLEARN else (RowNumbers(dataset.points.rows),)
+
     def in_processes(self, way: str, site: Site[Engine], query: Query) -> Way:
-        query = replace(query, points=read_held_out(site.dataset))
-        if way == SKLEARN:
-            cores = site.engine.cores
-            return site.way_in_processes(way, lambda machine: by_sklearn(machine, query, cores))
-        numbers = RowNumbers(site.array.shape[0])
-        return site.way_in_processes(way, lambda floor: on_floor(floor, query), numbers)
+        # In plain processes, queries are in memory.
+        return super().in_processes(way, site, replace(query, points=read_held_out(site.dataset)))
 
     def same(self, left: Floats, right: Floats) -> bool:
         """Return whether distances are equal; among equidistant points any may be returned."""
@@ -223,4 +219,4 @@ class Neighbors(App[Query]):
 
     def detail(self) -> str:
         blocks = f" in {self.query_blocks} blocks" if self.query_blocks else ""
-        return f"{self.neighbors} neighbors of {self.queries:,} queries{blocks}"
+        return super().detail() + blocks

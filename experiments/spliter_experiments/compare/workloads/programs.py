@@ -19,8 +19,7 @@ from spliter_experiments.compare.data.datasets import InputChoice
 from spliter_experiments.compare.data.sources import Dataset
 from spliter_experiments.compare.engines.dask_engine import DaskEngine, wait_for_blocks
 from spliter_experiments.compare.engines.dask_meter import DaskIdle
-from spliter_experiments.compare.engines.engine import Engine
-from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.engines.engine import Engine, Placement
 from spliter_experiments.compare.options import ClusterOptions
 from spliter_experiments.compare.ways import PARTITIONED, WAYS
 from spliter_experiments.compare.workloads.app import App, Solver

@@ -8,14 +8,55 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from spliter import Split, split
 from spliter_experiments.compare.baseline import Baseline
-from spliter_experiments.compare.data.blocks import NO_LABELS, no_points, row_starts
-from spliter_experiments.compare.data.sources import Dataset, Rows
-from spliter_experiments.compare.engines.engine import Engine, IdleState, Pairing
-from spliter_experiments.compare.engines.placement import Placement
+from spliter_experiments.compare.data.sources import (
+    NO_LABELS,
+    Dataset,
+    Floats,
+    Points,
+    Rows,
+    no_points,
+    row_starts,
+)
+from spliter_experiments.compare.engines.engine import Engine, IdleState, Pairing, Placement
 from spliter_experiments.compare.ways import FLOOR
+from spliter_experiments.harness.errors import InputError
 from spliter_experiments.harness.runner import Answer, Way
+
+
+def _on_blocks(engine: Engine, kernel: Any, array: Any) -> list[Any]:
+    return engine.results(engine.call_blocks(array, kernel))
+
+
+def bounds_of(engine: Engine, array: Any) -> Floats:
+    """Return the lowest and highest value of each column, shape (2, columns)."""
+    low, high = zip(*_on_blocks(engine, bounds_of_block, array), strict=True)
+    return np.stack([np.min(low, axis=0), np.max(high, axis=0)])
+
+
+def check_finite(engine: Engine, points: Points, array: Any) -> None:
+    each = _on_blocks(engine, has_gaps, array)
+    gaps = np.any(each, axis=0)
+    if gaps.any():
+        names = [name for name, gap in zip(points.columns.names, gaps, strict=True) if gap]
+        raise InputError(
+            f"{points.origin}: missing or infinite values in {', '.join(names)}; choose other "
+            "columns with --columns, or fill them in"
+        )
+
+
+def has_gaps(block: Floats) -> npt.NDArray[np.bool_]:
+    """Return which columns of a block have a value that is not finite, shape (columns,)."""
+    return np.asarray(np.any(~np.isfinite(block), axis=0))
+
+
+def bounds_of_block(block: Floats) -> tuple[Floats, Floats]:
+    return block.min(axis=0), block.max(axis=0)
+
 
 EngineT_co = TypeVar("EngineT_co", bound=Engine, covariant=True)
 

@@ -17,12 +17,10 @@ from spliter import Partition, Split, reduce, task
 from spliter_experiments.compare.baseline import Baseline
 from spliter_experiments.compare.data.sources import Floats
 from spliter_experiments.compare.engines.engine import Engine, result_of
-from spliter_experiments.compare.ways import WAYS
+from spliter_experiments.compare.ways import FLOOR, WAYS
 from spliter_experiments.compare.workloads.app import App
-from spliter_experiments.compare.workloads.checks import check_finite
-from spliter_experiments.compare.workloads.site import Parts, Site
-from spliter_experiments.harness.errors import OptionError
-from spliter_experiments.harness.runner import Answer, Way
+from spliter_experiments.compare.workloads.site import Parts, Site, check_finite
+from spliter_experiments.harness.runner import Answer
 
 TOLERANCE = 1e-9
 """Relative tolerance of equal sums, which differ by the order of addition only."""
@@ -65,16 +63,14 @@ def repeat(passes: int, add_all: Callable[[], float]) -> Answer:
 class Sum(App[int]):
     """Comparison of sums; the problem is the number of passes over all values."""
 
-    passes: Annotated[int, typer.Option(help="Passes over the data, split once for all.")] = 1
+    passes: Annotated[int, typer.Option(min=1, help="Passes, for which data is split once.")] = 1
 
     name: ClassVar = "sum"
     ways: ClassVar = WAYS["sum"]
     defaults: ClassVar = {"rows": 20_000_000, "dims": 5}
     split_ways: ClassVar = {"spliter": by_spliter}
-
-    def __post_init__(self) -> None:
-        if self.passes < 1:
-            raise OptionError(f"--passes must be at least 1, got {self.passes}")
+    off_cluster: ClassVar = {FLOOR: on_floor}
+    about: ClassVar = "{passes} passes"
 
     def pose(self, site: Site[Engine]) -> int:
         check_finite(site.engine, site.dataset.points, site.array)
@@ -84,11 +80,5 @@ class Sum(App[int]):
     def by_parts(parts: Parts, passes: int) -> Answer:
         return repeat(passes, lambda: float(parts.merge(sum, parts.call(add_up))))
 
-    def in_processes(self, way: str, site: Site[Engine], passes: int) -> Way:
-        return site.way_in_processes(way, lambda floor: on_floor(floor, passes))
-
     def same(self, left: float, right: float) -> bool:
         return math.isclose(left, right, rel_tol=TOLERANCE)
-
-    def detail(self) -> str:
-        return f"{self.passes} passes" if self.passes > 1 else "1 pass"
