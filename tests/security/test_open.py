@@ -104,7 +104,7 @@ def test_no_cluster_of_ours_shows_its_page_on_every_interface() -> None:
         for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("LocalCluster")
     ]
-    assert "experiments/spliter_experiments/compare/engines/dask_cluster.py" in dict(calls)
+    assert "experiments/spliter_experiments/compare/engines/dask_engine.py" in dict(calls)
     # Without an address Dask takes a port of every interface; so it does with a bare port.
     for name, words in calls:
         assert words.get("dashboard_address") in ("'127.0.0.1:0'", "None"), name
