@@ -22,6 +22,7 @@ ENGINES = {
     "engines": "local",
     "errors": "local",
     "imagemagick": "local",
+    "graphs": "local",
     "layout": "local",
     "local": "local",
     "ray": "ray",
@@ -44,6 +45,7 @@ THOROUGH = {
 
 PACKAGES = {
     "boosting": "xgboost",
+    "graphs": "numba",
     "imagemagick": "wand.image",
     "scikit-learn": "dask_ml",
     "security": "cryptography",
