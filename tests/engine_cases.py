@@ -54,6 +54,19 @@ NEIGHBORS = (
     "test_regression",
     "test_some_blocks_are_sparse",
 )
+GRAPHS = (
+    "test_same_as_scipy_and_networkx",
+    "test_blocks_differ",
+    "test_negative_weights",
+    "test_one_task_per_partition",
+)
+LINEAR = (
+    "test_frames",
+    "test_pca",
+    "test_regression",
+    "test_sparse_blocks",
+    "test_targets_in_memory_and_a_split",
+)
 
 
 def one_case_of(*names: str) -> Callable[[SuiteT], SuiteT]:

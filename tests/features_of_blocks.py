@@ -16,6 +16,8 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import sklearn.cluster
+import sklearn.decomposition
+import sklearn.linear_model
 import sklearn.neighbors
 import xarray as xr
 import xgboost
@@ -25,13 +27,16 @@ from sklearn.svm import SVC
 from spliter import gather, reduce, split
 from spliter import layout as lo
 from spliter_apps import (
+    PCA,
     CascadeSVM,
     KMeans,
     KNeighborsClassifier,
     KNeighborsRegressor,
+    LinearRegression,
     NearestNeighbors,
     RadiusNeighborsClassifier,
     RadiusNeighborsRegressor,
+    Ridge,
     histogramdd,
 )
 from spliter_apps.boosting import colocate, train_xgboost
@@ -178,6 +183,15 @@ def kmeans(kind: Any, it: Case | Whole, weights: bool = False) -> Any:
     return model.cluster_centers_, computed(model.labels_)
 
 
+def components(kind: Any, it: Case | Whole) -> Any:
+    return kind(svd_solver="covariance_eigh").fit(it.points).components_
+
+
+def line(kind: Any, it: Case | Whole, weights: bool = False) -> Any:
+    model = kind().fit(it.points, it.labels, it.weights if weights else None)
+    return model.coef_, model.intercept_
+
+
 def svm(kind: Any, it: Case | Whole) -> Any:
     return kind(kernel="linear").fit(it.points, it.labels).predict(QUERIES)
 
@@ -194,8 +208,12 @@ def nearest(kind: Any, it: Case | Whole) -> Any:
 
 def predictions(model: Any, it: Case | Whole) -> Any:
     """Return predictions of a model that was fitted in memory, to points with the names of `it`."""
-    kind: Kind = "frame" if isinstance(it, Case) and it.blocks.kind != "array" else "array"
-    return computed(model.fit(*plain_rows(kind)).predict(it.points))
+    return computed(model.fit(*plain_rows(kind_of(it))).predict(it.points))
+
+
+def kind_of(it: Case | Whole) -> Kind:
+    """Return the kind of points in memory that have the names of `it`."""
+    return "frame" if isinstance(it, Case) and it.blocks.kind != "array" else "array"
 
 
 def plain_rows(kind: Kind) -> tuple[Any, Any]:
@@ -315,6 +333,23 @@ FEATURES: Mapping[str, Feature] = {
     "`KMeans.predict`": Feature(
         partial(predictions, KMeans(2, init=CENTRES)),
         partial(predictions, sklearn.cluster.KMeans(2, init=CENTRES)),
+    ),
+    "`PCA`": Feature(partial(components, PCA), partial(components, sklearn.decomposition.PCA)),
+    "`PCA.transform`": Feature(
+        lambda it: computed(PCA().fit(plain_rows(kind_of(it))[0]).transform(it.points)),
+        lambda it: sklearn.decomposition.PCA().fit(plain_rows("array")[0]).transform(it.points),
+    ),
+    "`LinearRegression`": Feature(
+        partial(line, LinearRegression), partial(line, sklearn.linear_model.LinearRegression)
+    ),
+    "`LinearRegression`: y": of_labels(
+        partial(line, LinearRegression),
+        lambda it: line(sklearn.linear_model.LinearRegression, Whole(it.x, numbers(it.y), it.w)),
+        without=("categories",),
+    ),
+    "`Ridge`: weights": of_weights(
+        partial(line, Ridge, weights=True),
+        partial(line, sklearn.linear_model.Ridge, weights=True),
     ),
     "`CascadeSVM`": Feature(partial(svm, CascadeSVM), partial(svm, SVC)),
     "`CascadeSVM`: y": of_labels(partial(svm, CascadeSVM), partial(svm, SVC), without=NAMES),

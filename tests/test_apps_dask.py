@@ -30,11 +30,12 @@ from tests.dask_backend.conftest import start as start_cluster
 from tests.dask_backend.placing import ShuffledCollections, same, shuffled
 from tests.dask_backend.programs import kill
 from tests.dask_workers import workers_of
-from tests.engine_cases import CASCADE_SVM, HISTOGRAM, KMEANS, one_case_of
+from tests.engine_cases import CASCADE_SVM, HISTOGRAM, KMEANS, LINEAR, one_case_of
 from tests.engine_collections import cut
 from tests.histogram_suite import HistogramTests, assert_same, points
 from tests.kmeans_data import dataset, heights
 from tests.kmeans_suite import KMeansTests
+from tests.linear_suite import LinearTests
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -130,6 +131,11 @@ def test_cascade_of_unknown_chunk_sizes() -> None:
 
 
 @pytest.mark.thorough
+@one_case_of(*LINEAR)
+class TestLinear(ShuffledCollections, LinearTests):
+    """Blocks at workers drawn at random."""
+
+
 @one_case_of(*KMEANS)
 class TestKMeans(ShuffledCollections, KMeansTests):
     """Arrays, each chunk of which is at a worker drawn at random."""

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from spliter_apps.kmeans import KMeans
+from spliter_apps.linear import PCA, LinearRegression, Ridge
 from spliter_apps.neighbors import (
     KNeighborsClassifier,
     KNeighborsRegressor,
@@ -66,6 +67,12 @@ def expected_failures(estimator: Any) -> dict[str, str]:
         KNeighborsClassifier(metric="precomputed"),
         RadiusNeighborsClassifier(),
         RadiusNeighborsRegressor(weights="distance"),
+        PCA(),
+        PCA(n_components=1, whiten=True),
+        LinearRegression(),
+        LinearRegression(fit_intercept=False),
+        Ridge(),
+        Ridge(alpha=0.0, solver="cholesky"),
     ],
     expected_failed_checks=expected_failures,
 )

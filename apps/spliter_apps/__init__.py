@@ -14,6 +14,7 @@ from spliter_apps.histogram import histogramdd
 
 if TYPE_CHECKING:
     from spliter_apps.kmeans import KMeans
+    from spliter_apps.linear import PCA, LinearRegression, Ridge
     from spliter_apps.neighbors import (
         KNeighborsClassifier,
         KNeighborsRegressor,
@@ -24,13 +25,16 @@ if TYPE_CHECKING:
     from spliter_apps.svm import CascadeSVM
 
 __all__ = [
+    "PCA",
     "CascadeSVM",
     "KMeans",
     "KNeighborsClassifier",
     "KNeighborsRegressor",
+    "LinearRegression",
     "NearestNeighbors",
     "RadiusNeighborsClassifier",
     "RadiusNeighborsRegressor",
+    "Ridge",
     "histogramdd",
 ]
 
@@ -39,9 +43,12 @@ _MODULES = {
     "KMeans": "kmeans",
     "KNeighborsClassifier": "neighbors",
     "KNeighborsRegressor": "neighbors",
+    "LinearRegression": "linear",
     "NearestNeighbors": "neighbors",
     "RadiusNeighborsClassifier": "neighbors",
+    "PCA": "linear",
     "RadiusNeighborsRegressor": "neighbors",
+    "Ridge": "linear",
 }
 """Module of each estimator, imported on first use: scikit-learn may not be installed."""
 

@@ -1,4 +1,4 @@
-"""Count, mean and variance, computed by part and merged without cancellation."""
+"""Count, mean and (co)variance, computed by part and merged without cancellation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Count, mean and variance of numbers, or of each column of an array.
+    """Count, mean and variance of numbers, or of each column of an array, or covariance of columns.
 
     count: Number of values, or their total weight.
-    mean, variance (float, or ndarray of float64 of shape (n_columns,)): The variance is the
-        population variance, as in ``numpy.var``.
+    mean (float, or ndarray of float64 of shape (n_columns,))
+    variance (float, or ndarray of float64 of shape (n_columns,) or (n_columns, n_columns)): The
+        population variance, as in ``numpy.var``, or the covariance matrix.
     """
 
     count: float
@@ -36,6 +37,8 @@ class Moments:
         mine, theirs = self.count / count, other.count / count
         difference = other.mean - self.mean
         with np.errstate(over="ignore"):  # the variance of values above 1e154 is infinite
-            between = np.square(difference) * mine * theirs
+            is_matrix = np.ndim(self.variance) == 2
+            squares = np.outer(difference, difference) if is_matrix else np.square(difference)
+            between = squares * mine * theirs
         variance = self.variance * mine + other.variance * theirs + between
         return Moments(count, self.mean + difference * theirs, variance)

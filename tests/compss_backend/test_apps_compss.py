@@ -1,4 +1,4 @@
-"""The four applications on COMPSs: without a runtime, and on the stand-in's nodes."""
+"""The applications on COMPSs: without a runtime, and on the stand-in's nodes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ import pytest
 
 from tests.compss_backend.placing import MadeCollections, made
 from tests.csvm_suite import CascadeSVMTests
-from tests.engine_cases import CASCADE_SVM, HISTOGRAM, KMEANS, NEIGHBORS, one_case_of
+from tests.engine_cases import (
+    CASCADE_SVM,
+    GRAPHS,
+    HISTOGRAM,
+    KMEANS,
+    LINEAR,
+    NEIGHBORS,
+    one_case_of,
+)
 from tests.engine_collections import cut
+from tests.graph.suite import GraphTests
 from tests.histogram_suite import HistogramTests, points
 from tests.kmeans_suite import KMeansTests
+from tests.linear_suite import LinearTests
 from tests.neighbors_suite import NeighborsTests
 from tests.programs import listing5
 
@@ -21,6 +31,18 @@ pytestmark = [pytest.mark.thorough, pytest.mark.backend("compss"), pytest.mark.s
 @one_case_of(*HISTOGRAM)
 @pytest.mark.usefixtures("runtime")
 class TestHistogram(MadeCollections, HistogramTests):
+    """Blocks at nodes drawn at random."""
+
+
+@one_case_of(*GRAPHS)
+@pytest.mark.usefixtures("runtime")
+class TestGraphs(MadeCollections, GraphTests):
+    """Blocks at nodes drawn at random."""
+
+
+@one_case_of(*LINEAR)
+@pytest.mark.usefixtures("runtime")
+class TestLinear(MadeCollections, LinearTests):
     """Blocks at nodes drawn at random."""
 
 

@@ -1,4 +1,4 @@
-"""The four applications on three dataClay backends, blocks shuffled over them."""
+"""The applications on three dataClay backends, blocks shuffled over them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ pytest.importorskip("dataclay")
 
 from tests.csvm_suite import CascadeSVMTests
 from tests.dataclay_backend.placing import ShuffledCollections
-from tests.engine_cases import CASCADE_SVM, HISTOGRAM, KMEANS, NEIGHBORS, one_case_of
+from tests.engine_cases import (
+    CASCADE_SVM,
+    GRAPHS,
+    HISTOGRAM,
+    KMEANS,
+    LINEAR,
+    NEIGHBORS,
+    one_case_of,
+)
+from tests.graph.suite import GraphTests
 from tests.histogram_suite import HistogramTests
 from tests.kmeans_suite import KMeansTests
+from tests.linear_suite import LinearTests
 from tests.neighbors_suite import NeighborsTests
 
 pytestmark = [
@@ -23,6 +33,16 @@ pytestmark = [
 
 @one_case_of(*HISTOGRAM)
 class TestHistogram(ShuffledCollections, HistogramTests):
+    """Each block at a backend drawn at random."""
+
+
+@one_case_of(*GRAPHS)
+class TestGraphs(ShuffledCollections, GraphTests):
+    """Each block at a backend drawn at random."""
+
+
+@one_case_of(*LINEAR)
+class TestLinear(ShuffledCollections, LinearTests):
     """Each block at a backend drawn at random."""
 
 

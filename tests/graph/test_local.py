@@ -157,7 +157,7 @@ def test_options_of_networkx(options: dict[str, Any]) -> None:
     graph = case_of_networkx()
     found = pagerank([graph[:2], graph[2:]], **options)
     assert_ranks(found, ranks(graph, **options))
-    arrays = {
+    arrays: dict[str, Any] = {
         name: [value.get(vertex, 0) for vertex in range(6)] if isinstance(value, dict) else value
         for name, value in options.items()
     }

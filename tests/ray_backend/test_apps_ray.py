@@ -1,4 +1,4 @@
-"""The four applications on Ray."""
+"""The applications on Ray."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ import pytest
 pytest.importorskip("ray")
 
 from tests.csvm_suite import CascadeSVMTests
-from tests.engine_cases import CASCADE_SVM, HISTOGRAM, KMEANS, NEIGHBORS, one_case_of
+from tests.engine_cases import (
+    CASCADE_SVM,
+    GRAPHS,
+    HISTOGRAM,
+    KMEANS,
+    LINEAR,
+    NEIGHBORS,
+    one_case_of,
+)
+from tests.graph.suite import GraphTests
 from tests.histogram_suite import HistogramTests
 from tests.kmeans_suite import KMeansTests
+from tests.linear_suite import LinearTests
 from tests.neighbors_suite import NeighborsTests
 from tests.ray_backend.placing import ShuffledCollections
 
@@ -23,6 +33,16 @@ pytestmark = [
 
 @one_case_of(*HISTOGRAM)
 class TestHistogram(ShuffledCollections, HistogramTests):
+    """Blocks at nodes drawn at random."""
+
+
+@one_case_of(*GRAPHS)
+class TestGraphs(ShuffledCollections, GraphTests):
+    """Blocks at nodes drawn at random."""
+
+
+@one_case_of(*LINEAR)
+class TestLinear(ShuffledCollections, LinearTests):
     """Blocks at nodes drawn at random."""
 
 

@@ -85,11 +85,11 @@ def pagerank(
         restart = _distribution("personalization", personalization, n, np.full(n, 1 / max(n, 1)))
         follow = _distribution("dangling", dangling, n, restart)
         links = Links.inspect(opened)
-        ranks = np.full(n, 1 / max(n, 1))
+        ranks: FloatArray = np.full(n, 1 / max(n, 1))
         for _ in range(max_iter):
             received = links.follow(ranks)
             lost = ranks[links.totals == 0].sum()
-            new = alpha * (received + lost * follow) + (1 - alpha) * restart
+            new: FloatArray = alpha * (received + lost * follow) + (1 - alpha) * restart
             change, ranks = np.abs(new - ranks).sum(), new
             if change < n * tol or not n:
                 return ranks
@@ -119,7 +119,8 @@ def _distribution(name: str, given: Any, n: int, default: FloatArray) -> FloatAr
             f"{name}: weights of vertices must not be negative, and one must be positive; got "
             f"{weights.min(initial=0.0)} at least and {weights.max(initial=0.0)} at most"
         )
-    return weights / weights.sum()
+    distribution: FloatArray = weights / weights.sum()
+    return distribution
 
 
 def _from_mapping(name: str, given: Mapping[int, float], n: int) -> FloatArray:
@@ -212,4 +213,5 @@ def _receive(partition: Partition, ends: _Ends, n_vertices: int, shares: FloatAr
         matrix = rows.matrix
         add_columns(sums, shares[start:stop], matrix.indptr, matrix.indices, weights_of(matrix))
         start = stop
-    return sums[ends.columns]
+    received: FloatArray = sums[ends.columns]
+    return received

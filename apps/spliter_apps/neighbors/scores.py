@@ -24,17 +24,17 @@ def tally_results(partition: Partition, results: Sequence[BatchResult], tally: T
     """Score predictions against the targets next to the queries; the body of a task."""
     (predicted,) = concatenate_results(results)
     indexes, blocks = zip(*partition.items(), strict=True)
-    return _tally(predicted, indexes, [block[1:] for block in blocks], tally)
+    return tally_blocks(predicted, indexes, [block[1:] for block in blocks], tally)
 
 
 def tally_rows(partition: Partition, tally: Tally) -> Any:
     """Score blocks of predictions against the targets aligned with them; the body of a task."""
     indexes, blocks = zip(*partition.items(), strict=True)
     predicted = stack([block[0] for block in blocks], None)
-    return _tally(predicted, indexes, [block[1:] for block in blocks], tally)
+    return tally_blocks(predicted, indexes, [block[1:] for block in blocks], tally)
 
 
-def _tally(
+def tally_blocks(
     predicted: Any, indexes: Sequence[Any], blocks: Sequence[Any], tally: Tally
 ) -> tuple[Names, Any]:
     """Return the names of the outputs, and a partial score from blocks of truth and weights."""
