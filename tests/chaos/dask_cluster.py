@@ -88,7 +88,6 @@ class DaskCluster:
         return collections
 
     def _collection(self, case: Case, array: Array, workers: Sequence[str]) -> Any:
-        """Cut an array into blocks, each at its worker."""
         place = self._scatter if case.scattered else self._submit
         futures = [place(*it) for it in zip(cut(array, case), workers, strict=True)]
         return futures if case.as_list else self._as_array(futures, case.rows, array)
@@ -181,7 +180,6 @@ class DaskCluster:
         return known == running == {worker.address for worker in self.workers}
 
     def state(self) -> str:
-        """Return the running tasks, of the scheduler and of the workers."""
         tasks = [
             f"{it.key}: {it.state}, pins {it.worker_restrictions}, at {it.processing_on}, "
             f"waits for {[str(other.key) for other in it.waiting_on or ()][:3]}"
@@ -191,7 +189,6 @@ class DaskCluster:
         return "\n".join([*tasks, self._faults.at_workers()])
 
     def close(self, *, abandoned: bool = False) -> None:
-        """End all processes."""
         if abandoned:
             for worker in self.workers:
                 with contextlib.suppress(ProcessLookupError):

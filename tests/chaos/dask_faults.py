@@ -194,7 +194,6 @@ class DaskFaults:
         self._sync(call)
 
     def _run(self, address: str, fn: Callable[..., Any], *args: Any) -> Any:
-        """Run a function at a worker."""
         own = self._own
         return own.sync(
             functools.partial(own._run, fn, *args, workers=[address]),
@@ -217,7 +216,6 @@ def spill_all(dask_worker: Any) -> None:
 
 
 def unfinished(dask_worker: Any) -> str:
-    """Return a worker's unfinished tasks, and the stacks of its threads."""
     tasks = [
         f"{it.key} {it.state} (needs {[f'{d.key} {d.state}' for d in it.waiting_for_data][:3]})"
         for it in dask_worker.state.tasks.values()

@@ -33,8 +33,6 @@ EMPTY_SECONDS: Final = 20.0
 
 
 class DataClayCluster:
-    """An embedded dataClay of this machine."""
-
     engine_errors = ()
 
     def __init__(self) -> None:
@@ -97,7 +95,6 @@ class DataClayCluster:
         return ""
 
     def close(self, *, abandoned: bool = False) -> None:
-        """End all processes."""
         for end in self._frozen.values():
             with contextlib.suppress(ProcessLookupError):
                 end()

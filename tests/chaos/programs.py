@@ -103,8 +103,6 @@ class KMeansProgram:
 
 
 class CascadeProgram:
-    """A Cascade SVM and its predictions."""
-
     def data(self, rng: np.random.Generator, n_rows: int) -> tuple[Array, ...]:
         """Return points of two classes that overlap, and their labels."""
         labels = rng.integers(0, 2, n_rows)

@@ -35,8 +35,6 @@ class NoTargetError(Exception):
 
 
 class FaultyCluster(Protocol):
-    """A cluster of one engine for chaos runs."""
-
     @property
     def engine_errors(self) -> tuple[type[BaseException], ...]:
         """Documented errors of the engine that a program may end in, as in those of SplIter."""
@@ -299,7 +297,6 @@ def _started(name: str, target: Any, *args: Any) -> threading.Thread:
 
 
 def _stacks() -> str:
-    """Return where all threads are."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return "\n".join(
         f"--- {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame)[-12:])}"

@@ -63,13 +63,11 @@ def running(nodes: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def nodes() -> Iterator[Any]:
-    """Nodes of all tests of a session."""
     with started_nodes() as started:
         yield started
 
 
 @pytest.fixture
 def runtime(nodes: Any) -> Iterator[Any]:
-    """Have a runtime while a test runs."""
     with running(nodes) as started:
         yield started

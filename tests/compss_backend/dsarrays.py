@@ -23,12 +23,10 @@ def contents(partition: Partition) -> list[tuple[tuple[int, ...], Any]]:
 
 
 def formats(partition: Partition) -> list[str]:
-    """Return the kinds of the blocks."""
     return [getattr(block, "format", type(block).__name__) for block in partition]
 
 
 def dense(block: Any) -> Array:
-    """Return a block as an array."""
     found: Array = block if isinstance(block, np.ndarray) else block.toarray()
     return found
 

@@ -32,8 +32,6 @@ def made(blocks: Sequence[Any], chunks: Any = None) -> Any:
 
 
 class MadeCollections(EngineCollections):
-    """Blocks made by tasks."""
-
     def collection(self, array: Any, rows: Sequence[int]) -> Any:
         return made(cut(array, rows), [rows, *([size] for size in array.shape[1:])])
 

@@ -21,7 +21,6 @@ class _Wants:
 
 @task(returns=1)  # type: ignore[untyped-decorator]
 def block_as_it_is(block: Any) -> Any:
-    """Return a block."""
     return block
 
 

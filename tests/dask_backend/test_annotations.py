@@ -20,14 +20,11 @@ pytestmark = [pytest.mark.thorough, pytest.mark.backend("dask"), pytest.mark.tim
 
 
 def total_and_annotations(partition: Any) -> tuple[int, dict[str, Any]]:
-    """Sum a partition; say what the task that does it is annotated with."""
     task = get_worker().state.tasks[get_worker().get_current_task()]
     return sum(int(block.sum()) for block in partition), dict(task.annotations or {})
 
 
 def spans(client: Client) -> dict[tuple[str, ...], int]:
-    """Count the scheduler's spans by name."""
-
     def count(dask_scheduler: Any) -> dict[tuple[str, ...], int]:
         by_name = dask_scheduler.extensions["spans"].spans_search_by_name
         return {name: len(found) for name, found in by_name.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -106,29 +105,6 @@ def test_page_is_in_the_menu_and_has_the_menu(threads: Client) -> None:
             text = answer.read().decode()
         assert text.count(f'href="{PAGE.strip("/")}"') == 1, page
         assert 'href="workers"' in text
-
-
-@pytest.mark.feature("dashboard")
-def test_document_follows_the_scheduler(threads: Client) -> None:
-    from bokeh.document import Document
-
-    add_page(threads)
-    scheduler = scheduler_of(threads)
-    made: list[Document] = []
-    done = threading.Event()
-
-    def draw() -> None:
-        document = Document()
-        dask_dashboard._page(scheduler.plugins[PartitionTracker.name], scheduler, {}, document)
-        made.append(document)
-        done.set()
-
-    scheduler.loop.add_callback(draw)
-    assert done.wait(60)
-    (document,) = made
-    (plot,) = document.roots
-    assert plot.y_range.factors == sorted(scheduler.workers)[::-1]
-    assert len(document.session_callbacks) == 1
 
 
 def test_without_bokeh_the_error_says_what_to_install(

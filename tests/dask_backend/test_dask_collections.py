@@ -35,7 +35,6 @@ pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 @task
 def blocks_of(partition: Partition) -> list[tuple[tuple[int, ...], Any]]:
-    """Return blocks with their indexes."""
     return list(partition.items())
 
 
@@ -57,12 +56,6 @@ def test_dataframe(client: Client) -> None:
     pd.testing.assert_frame_equal(together, frame)
     numbers = np.concatenate([part.get_item_indexes() for part in parts])
     assert sorted(numbers) == list(range(100))
-
-
-def test_series_and_derived_dataframe(client: Client) -> None:
-    x = dd.from_pandas(pd.DataFrame({"a": range(100)}), npartitions=5)
-    series = (x["a"] + 1).persist()
-    assert sum(future.result() for future in split(series).map(programs.total)) == 5050
 
 
 def rows_of(partition: Partition) -> list[int]:
@@ -92,15 +85,6 @@ def test_lists_of_futures_and_of_delayed(client: Client) -> None:
     assert sum(client.gather(split(spread(client, 6, tag="list")).map(total))) == expected(6)
     delayed = dask.persist(*[dask.delayed(programs.make)(i, 10) for i in range(6)])
     assert sum(client.gather(split(list(delayed)).map(total))) == expected(6)
-
-
-def test_published_dataset(client: Client) -> None:
-    x = da.arange(100, chunks=10).persist()
-    client.publish_dataset(x=x)
-    try:
-        assert sum(client.gather(split(client.get_dataset("x")).map(total))) == 4950
-    finally:
-        client.unpublish_dataset("x")
 
 
 @pytest.mark.parametrize("kind", ["masked", "object", "sparse", "csr"])
@@ -160,11 +144,6 @@ def test_lazy_collections(client: Client) -> None:
 def test_whole_blocks_of_a_persisted_array_are_not_lazy(client: Client) -> None:
     x = da.arange(100, chunks=10).persist()
     assert sum(client.gather(split(x.blocks[2:4]).map(total))) == sum(range(20, 40))
-
-
-def test_pending_blocks_are_waited_for(client: Client) -> None:
-    x = da.arange(100, chunks=10).map_blocks(programs.slowly, dtype=int).persist()
-    assert sum(client.gather(split(x).map(total))) == 4950
 
 
 def test_blocks_that_take_too_long(client: Client) -> None:

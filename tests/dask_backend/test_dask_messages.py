@@ -16,7 +16,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import CancelledError, Client, as_completed, get_worker, wait
+from distributed import CancelledError, Client, get_worker, wait
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 import spliter
@@ -47,8 +47,6 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class CountGraphs(SchedulerPlugin):
-    """Counts the graphs that the scheduler is sent."""
-
     name = "count-graphs"
 
     def __init__(self) -> None:
@@ -203,22 +201,6 @@ def test_a_client_that_closes_cancels_what_it_has_not_sent(start_cluster: Any) -
     assert future.status == "cancelled"
 
 
-def test_futures_work_with_the_tools_of_dask_at_once(client: Client, parts: spliter.Split) -> None:
-    assert sum(future.result() for future in as_completed(parts.map(total))) == expected(16)
-    done = wait(parts.map(total), timeout=20)
-    assert len(done.done) == PARTITIONS
-    assert sum(client.gather([total(part) for part in parts])) == expected(16)
-
-
-def test_tasks_keep_their_places(parts: spliter.Split) -> None:
-    first = parts.map(programs.where)
-    pairs = zip(parts, first, strict=True)
-    second = [part.submit(programs.chained, earlier) for part, earlier in pairs]
-    places = [(part.location, part.location) for part in parts]
-    assert gather(first) == places
-    assert gather(second) == [[place, place] for place in places]
-
-
 def started(partition: Any) -> float:
     """Return when the task started."""
     return time.monotonic()
@@ -234,7 +216,6 @@ def test_tasks_of_a_message_start_in_the_order_of_submission(parts: spliter.Spli
 
 
 def annotated(partition: Any) -> dict[str, Any]:
-    """Return what the task is annotated with."""
     task = get_worker().state.tasks[get_worker().get_current_task()]
     return dict(task.annotations or {})
 
@@ -358,8 +339,6 @@ def test_a_short_block_list_takes_no_task_of_its_own(client: Client) -> None:
 
 
 def lists_named(client: Client, futures: list[Any]) -> int:
-    """Count the lists of blocks that tasks depend on."""
-
     def count(dask_scheduler: Any) -> int:
         named = (one for key in keys for one in dask_scheduler.tasks[key].dependencies)
         return sum(str(one.key).startswith("spliter-partition") for one in named)

@@ -74,7 +74,6 @@ def found_at_worker(name: str) -> bool:
 
 
 def found_at_scheduler(name: str, dask_scheduler: Any) -> bool:
-    """Check a feature at the scheduler."""
     from distributed.dashboard.scheduler import template_variables
 
     objects: dict[str, Callable[[], list[Any]]] = {

@@ -17,7 +17,7 @@ from distributed import Client, Future, get_worker, wait
 
 from spliter import split
 from spliter_backends.dask.worker.fetch import fetch
-from spliter_backends.dask.worker.packing import MAX_PACKED_NBYTES, MIN_PACKED
+from spliter_backends.dask.worker.packing import MAX_PACKED_NBYTES
 from tests.dask_workers import workers_of
 
 pytestmark = [
@@ -81,7 +81,6 @@ def sent_by(client: Client, address: str, call: Callable[[], Any]) -> tuple[Any,
 
 
 def blocks_at(client: Client, address: str, *kinds: str, number: int = 20) -> list[Future[Any]]:
-    """Make blocks at a worker, of each kind in turn."""
     made = [
         client.submit(make, kinds[at % len(kinds)], at, workers=[address], pure=False)
         for at in range(number)
@@ -161,15 +160,6 @@ def test_no_array_keeps_the_message_in_memory(client: Client, read: Any) -> None
     assert (len(sums), own) == (20, 20)
 
 
-def test_few_keys_are_not_packed(client: Client, read: Any) -> None:
-    _, second = workers_of(client)
-    futures = blocks_at(client, second, "numbers", number=MIN_PACKED)
-    for most, expected in ((MIN_PACKED - 1, MIN_PACKED - 1), (MIN_PACKED, 0)):
-        holders = {future.key: [second] for future in futures[:most]}
-        (sums, _), counted = sent_by(client, second, functools.partial(read, holders))
-        assert (len(sums), counted[2]) == (most, expected)
-
-
 def test_missing_keys_and_departed_holders(client: Client, read: Any) -> None:
     """They are left out, not waited for; another holder is read from."""
     _, second = workers_of(client)
@@ -220,7 +210,6 @@ def patch(dask_worker: Any) -> None:
 
 
 def unpatch(dask_worker: Any) -> None:
-    """Undo `patch`."""
     from spliter_backends.dask.worker import packing
 
     packing.pack_arrays = dask_worker.patched

@@ -60,7 +60,6 @@ def others_results(partition: Partition, *results: Any) -> tuple[Any, ...]:
 
 
 def own_address() -> str:
-    """Return the address of the worker that this runs on."""
     return str(get_worker().address)
 
 

@@ -32,7 +32,6 @@ def exit_it(partition: Any) -> None:
 
 
 def pid(partition: Any) -> int:
-    """Return the process."""
     return os.getpid()
 
 

@@ -24,7 +24,6 @@ class Readings(DataClayObject):  # type: ignore[misc]
 
     @activemethod  # type: ignore[untyped-decorator]
     def total(self) -> int:
-        """Sum of all values."""
         return int(self.values.sum())
 
     @activemethod  # type: ignore[untyped-decorator]
@@ -34,8 +33,6 @@ class Readings(DataClayObject):  # type: ignore[misc]
 
 
 class Table(Readings):
-    """An object that says what its block is."""
-
     def spliter_block(self) -> Any:
         """Return the values."""
         return self.values

@@ -52,12 +52,10 @@ def count_received() -> int:
 
 
 def here(_: Partition) -> str:
-    """Return the backend this runs at."""
     return str(get_runtime().backend_id)
 
 
 def total(partition: Partition) -> int:
-    """Sum of all items."""
     return sum(int(block.sum()) for block in partition)
 
 
@@ -196,7 +194,6 @@ def objects() -> int:
 
 
 def process() -> int:
-    """Return the process this is."""
     return os.getpid()
 
 
@@ -218,7 +215,6 @@ def raise_with_lock(_: Partition) -> None:
 
 
 def raise_caused(_: Partition) -> None:
-    """Raise an error that has a cause."""
     try:
         raise KeyError("deep")
     except KeyError as error:
@@ -275,12 +271,10 @@ def ends(partition: Partition) -> list[tuple[int, int]]:
 
 
 def sum_of(_: Partition, value: Any) -> float:
-    """Return the sum of an argument."""
     return float(np.sum(value))
 
 
 def kinds(partition: Partition) -> list[str]:
-    """Return what blocks are."""
     return [type(block).__name__ for block in partition]
 
 

@@ -112,8 +112,6 @@ def counted(cluster: EmbeddedDataClay) -> list[int]:
 
 
 def wait_for_renewals(cluster: EmbeddedDataClay, more: int) -> None:
-    """Wait until each backend has had some renewals."""
-
     def renewals() -> list[int]:
         submit = current_executor().submit
         asked = [submit(programs.calls_of, ("renew",), {}, Location(str(one))) for one in backends]

@@ -30,7 +30,6 @@ pytestmark = pytest.mark.backend("dataclay")
 
 @pytest.fixture
 def ids(cluster: EmbeddedDataClay) -> list[uuid.UUID]:
-    """Make objects at all backends; return their ids."""
     return make_objects(cluster, 9)
 
 

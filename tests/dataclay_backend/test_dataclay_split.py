@@ -268,12 +268,6 @@ class TestWhatIsKept:
             assert settled(cluster, count, wanted)
         assert summed(split(x).map(programs.total)) == sum(range(30)), "the blocks are the user's"
 
-    def test_a_split_that_is_dropped_is_freed_too(self, cluster: EmbeddedDataClay) -> None:
-        x = from_array(np.arange(30), chunks=3)
-        before = steady(cluster, programs.objects)
-        assert summed(split(x).map(programs.total)) == sum(range(30))
-        assert settled(cluster, programs.objects, before)
-
     def test_copies_of_aligned_blocks_are_freed(self, cluster: EmbeddedDataClay) -> None:
         ids = cluster.backend_ids
         x = from_array(np.arange(30), chunks=10, backends=ids)
@@ -307,13 +301,6 @@ class TestTasks:
             assert summed(parts.map(programs.total)) == sum(range(300))
         # The counting is a call at each backend itself.
         assert total_over(cluster, programs.task_calls) - before == 3 * len(parts) + 3
-
-    def test_chained_before_they_are_done(self, cluster: EmbeddedDataClay) -> None:
-        parts = split(from_array(np.arange(30), chunks=10, backends=cluster.backend_ids))
-        first = parts[0].submit(programs.slow_total, 0.2)
-        second = parts[1].submit(lambda part, more: more + 1, first)
-        third = parts[2].submit(lambda part, more: sum(more), [first, second])
-        assert third.result(timeout=60) == 2 * sum(range(10)) + 1
 
     def test_cancelled_while_it_waits_for_an_argument(self, cluster: EmbeddedDataClay) -> None:
         parts = split(from_array(np.arange(30), chunks=10))

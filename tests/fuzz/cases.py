@@ -24,20 +24,9 @@ class PlannedFailureError(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """A blocked array, and which of its blocks a task stumbles over.
+    """A blocked array; the locations that hold each block, in C order; blocks that make tasks fail.
 
-    Parameters
-    ----------
-    array : ndarray
-        The whole.
-    chunks : tuple of tuple of int
-        How it is cut.
-    holders : tuple of tuple of int
-        The numbers of the locations that hold each block, in C order.
-    wanted : int or None
-        ``partitions_per_location``.
-    bad : frozenset of int
-        Positions of blocks that make their task fail.
+    ``wanted`` is ``partitions_per_location``.
     """
 
     array: npt.NDArray[Any]
@@ -59,7 +48,6 @@ class Case:
         )
 
     def blocks(self) -> list[npt.NDArray[Any]]:
-        """Cut the array."""
         indexes = product(*(range(count) for count in self.shape))
         return [self.array[self.place(index)].copy() for index in indexes]
 
@@ -75,17 +63,7 @@ class Case:
 def cases(
     draw: st.DrawFn, *, locations: int, replicas: int, max_dims: int = 3, max_blocks: int = 4
 ) -> Case:
-    """Draw blocked arrays, each block held somewhere, some twice.
-
-    Parameters
-    ----------
-    draw : callable
-        Given by hypothesis.
-    locations, replicas : int
-        How many places there are, and in how many of them a block may be.
-    max_dims, max_blocks : int
-        Of the grid, and along each of its axes.
-    """
+    """Draw blocked arrays, each block at up to ``replicas`` of some locations."""
     chunks = draw(strategies.chunks(max_dims=max_dims, max_blocks=max_blocks, max_size=4))
     shape = tuple(map(sum, chunks))
     numbers = np.arange(int(np.prod(shape))).reshape(shape)
@@ -104,7 +82,6 @@ def cases(
 
 @task
 def read(partition: Partition) -> dict[tuple[int, ...], Any]:
-    """Return the blocks by their indexes."""
     found = dict(partition.items())
     assert list(found) == partition.get_indexes()
     return found
@@ -120,7 +97,6 @@ def stumble(partition: Partition, bad: frozenset[tuple[int, ...]]) -> int:
 
 
 def bad_indexes(case: Case) -> frozenset[tuple[int, ...]]:
-    """Return the indexes of the bad blocks."""
     return frozenset(
         tuple(int(at) for at in np.unravel_index(position, case.shape)) for position in case.bad
     )

@@ -71,7 +71,6 @@ class RayNodes:
         wait_until(lambda: len(alive()) < before)
 
     def end(self) -> None:
-        """End everything."""
         with suppress_output():
             ray.shutdown()
             self._cluster.shutdown()

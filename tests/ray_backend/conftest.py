@@ -31,7 +31,6 @@ def folder() -> Iterator[None]:
 
 @pytest.fixture(scope="package")
 def nodes(folder: None) -> Iterator[RayNodes]:
-    """Three nodes."""
     from tests.ray_backend.cluster import RayNodes
 
     running = RayNodes()

@@ -18,12 +18,10 @@ from tests.waiting import wait_until
 
 
 def here(_: Partition) -> str:
-    """Return the node this runs at."""
     return str(ray.get_runtime_context().get_node_id())
 
 
 def total(partition: Partition) -> int:
-    """Sum of all items."""
     return sum(int(block.sum()) for block in partition)
 
 
@@ -104,7 +102,6 @@ def kill_once(partition: Partition, marker: str) -> int:
 
 
 def wait_for(_: Partition, go: str) -> None:
-    """Wait until there is a file."""
     wait_until(Path(go).exists)
 
 
@@ -114,7 +111,6 @@ def first_total(first: Partition, _: Partition) -> int:
 
 
 def process(_: Partition) -> int:
-    """Return the process this is."""
     return os.getpid()
 
 
@@ -144,13 +140,11 @@ def put_all(blocks: list[Any]) -> list[Any]:
 
 @ray.remote  # type: ignore[untyped-decorator]
 def fill_placeholders(rows: int, value: int) -> Any:
-    """Make a block."""
     return np.full(rows, value)
 
 
 @ray.remote  # type: ignore[untyped-decorator]
 def read(block: Any) -> int:
-    """Have a block brought to where this runs."""
     return len(block)
 
 

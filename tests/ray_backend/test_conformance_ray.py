@@ -125,7 +125,6 @@ def copy_blocks(references: Sequence[ObjectRef]) -> int:
 
 
 def stored() -> int:
-    """Return how many objects there are in all object stores."""
     from ray._private import internal_api
 
     return sum(

@@ -87,7 +87,6 @@ class Asynchronous:
     """An actor with an event loop."""
 
     async def direct(self, blocks: list[ObjectRef]) -> str:
-        """Split on the loop."""
         try:
             split(blocks)
         except BackendNotUsableError as error:
@@ -95,7 +94,6 @@ class Asynchronous:
         return "it was done"
 
     async def in_a_thread(self, blocks: list[ObjectRef]) -> int:
-        """Split in a thread."""
         return len(await asyncio.to_thread(split, blocks))
 
 

@@ -33,8 +33,6 @@ def made(make: Callable[[int], Any], number: int) -> Any:
 
 
 class TestRay(SplitSuite):
-    """On three nodes."""
-
     @pytest.fixture(autouse=True)
     def on_nodes(self, nodes: RayNodes) -> None:
         self.nodes = nodes

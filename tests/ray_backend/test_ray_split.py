@@ -68,23 +68,6 @@ def created() -> int:
 # --- where blocks are -------------------------------------------------------------------------
 
 
-def test_results_of_tasks_are_read_where_they_are(nodes: RayNodes) -> None:
-    blocks = large(nodes, 12)
-    parts = split(blocks, partitions_per_location=1)
-    assert parts.locations == tuple(nodes.ids)
-    assert [part.location for part in parts] == nodes.ids
-    before = created()
-    for _ in range(2):
-        assert sum(f.result(WAIT) for f in parts.map(programs.total)) == sum(range(12)) * 50_000
-    # Ray stores a few bytes of its own at times; a block has 400 kB.
-    assert created() - before < 4_000
-    assert parts.moved.blocks == 0
-    # The positive control: what stood still can move.
-    (elsewhere,) = (node for node in nodes.ids[1:2])
-    assert ray.get(programs.read.options(scheduling_strategy=at(elsewhere)).remote(blocks[0]))
-    assert created() >= before + 400_000
-
-
 def test_small_results_are_nowhere_and_are_shared_out(nodes: RayNodes) -> None:
     blocks = [programs.fill_placeholders.remote(10, i) for i in range(12)]
     parts = split(blocks)

@@ -48,7 +48,6 @@ def start_process(command: Sequence[str], **options: Any) -> subprocess.Popen[st
 
 
 def wait_until_answering(port: int, process: subprocess.Popen[str]) -> None:
-    """Wait until a server accepts connections."""
     deadline = time.monotonic() + 30
     while True:
         with suppress(OSError), socket.create_connection((HOST, port), 1):
@@ -89,8 +88,6 @@ class Server:
 
 
 class RedisServer(Server):
-    """A Redis server with a password."""
-
     def __init__(self, port: int) -> None:
         store = find_store()
         if store is None or not store.is_redis:
@@ -118,7 +115,6 @@ class RedisServer(Server):
 
 @contextmanager
 def redis_server() -> Iterator[RedisServer]:
-    """Run a Redis server."""
     pytest.importorskip("redis")
     server = RedisServer(free_port())
     try:
@@ -181,7 +177,6 @@ def _account() -> str:
 
 @contextmanager
 def postgres_server() -> Iterator[PostgresServer]:
-    """Run a PostgreSQL server."""
     with tempfile.TemporaryDirectory(prefix="pg", ignore_cleanup_errors=True) as folder:
         server = PostgresServer(Path(folder), free_port())
         try:
@@ -192,7 +187,6 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """Run moto's S3 server; yield its URL."""
     for module in ("moto", "flask", "s3fs"):
         pytest.importorskip(module)
     port = free_port()
@@ -244,7 +238,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def http_service() -> Iterator[Service]:
-    """Run a service in a thread."""
     with Service() as service:
         thread = threading.Thread(target=service.serve_forever, args=(0.01,), daemon=True)
         thread.start()
@@ -257,7 +250,6 @@ def http_service() -> Iterator[Service]:
 
 @contextmanager
 def http_process() -> Iterator[Server]:
-    """Run a service in a process, which can be killed."""
     port = free_port()
     server = Server([sys.executable, "-m", "tests.records.servers", str(port)], port)
     try:

@@ -139,7 +139,6 @@ def check_server_that_dies(
 
 
 def make(kind: Any, url: Any, **options: Any) -> Any:
-    """Make a source of a kind."""
     further = ["SELECT a FROM b WHERE a IN :keys"] if kind.__name__ == "SQLSource" else []
     return kind(url, *further, **options)
 
@@ -155,7 +154,6 @@ def check_hidden(error: BaseException, shown: str) -> None:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the passwords that are in a text."""
     return [word for word in (PASSWORD, QUOTED) if word in text]
 
 

@@ -43,7 +43,6 @@ Serve = Callable[[Iterable[bytes]], int]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Start a server that answers each request with some chunks; return its port."""
     stopped = threading.Event()
     with ExitStack() as stack:
 
@@ -89,8 +88,6 @@ def slowly(beginning: bytes, chunk: bytes) -> Iterable[bytes]:
 
 
 class Endless:
-    """The same chunk again and again."""
-
     def __init__(self, beginning: bytes, chunk: bytes) -> None:
         self._beginning, self._chunk = beginning, chunk
 

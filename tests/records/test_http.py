@@ -32,7 +32,6 @@ RECORDS: Records = {number: number**2 for number in range(2, 12, 2)}
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    """Run a service."""
     with http_service() as running:
         yield running
     CONNECTIONS.close()

@@ -103,7 +103,6 @@ def _look_up_while_one_is_killed(cluster: Any, ports: set[int], sources: list[An
 
 
 def _look_up(part: Any, sources: list[Any]) -> list[Any]:
-    """Return each key of a partition with what the sources have for it."""
     found: list[Any] = []
     loops = [part.lookup(one, lambda block: [int(key) % 8 for key in block], 4) for one in sources]
     for block, *records in zip(part, *loops, strict=True):

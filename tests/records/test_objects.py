@@ -89,7 +89,6 @@ def test_sizes_of_objects(bucket: Any) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
-    """Make files of the records."""
     for key, record in RECORDS.items():
         (tmp_path / f"{key}.txt").write_bytes(record)
     return f"file://{tmp_path}/{{}}.txt"
@@ -114,15 +113,3 @@ def test_file_systems_that_are_not_known() -> None:
         ObjectSource("nosuch://ada:hidden@host/{}").get("n1")
     with pytest.raises(InvalidArgumentError, match="got 'file:///people'"):
         ObjectSource("file:///people")
-
-
-@pytest.mark.backend("dask")
-def test_from_several_workers(folder: str, client: Any) -> None:
-    import dask.bag as db
-
-    bag = db.from_sequence([*RECORDS] * 4, npartitions=6).persist()
-    with split(bag, partitions_per_location=1) as parts:
-        found = gather(parts.map(looked_up, ObjectSource(folder)))
-    assert {tuple(records) for part in found for _, records in part} == {
-        tuple(RECORDS[key] for key in keys) for part in found for keys, _ in part
-    }

@@ -44,14 +44,12 @@ RECORDS: Records = {number: {"square": number**2} for number in range(8)}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
-    """Run a server with some records."""
     with redis_server() as running:
         fill(running)
         yield running
 
 
 def fill(server: RedisServer) -> None:
-    """Store the records."""
     source = RedisSource(server.url, "person:{}")
     for key, record in RECORDS.items():
         source.put(key, json.dumps(record))

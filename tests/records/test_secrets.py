@@ -54,7 +54,6 @@ class Server(NamedTuple):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """Run a service."""
     with http_service() as service:
         yield Server(service, free_port())
     CONNECTIONS.close()
@@ -168,7 +167,6 @@ def ways_to_write(secret: str) -> Iterator[str]:
 
 
 def check_nothing_is_shown(secret: str, text: str) -> None:
-    """Check that a text has a secret in none of its forms."""
     for form in ways_to_write(secret):
         assert form not in text, text
     for part in ("t0ld", "bxdy", "Nobody"):

@@ -24,7 +24,6 @@ STATEMENT = "SELECT id, square FROM people WHERE id IN :keys"
 
 
 def fill(url: str) -> None:
-    """Make a table of the records."""
     engine = sqlalchemy.create_engine(url)
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text("CREATE TABLE people (id INT, square INT, name TEXT)"))
@@ -35,7 +34,6 @@ def fill(url: str) -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """Run a server with some records."""
     with postgres_server() as running:
         fill(running.url)
         yield running

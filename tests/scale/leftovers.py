@@ -36,17 +36,7 @@ window of each location."""
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of one or several processes.
-
-    Parameters
-    ----------
-    objects : int
-        Objects tracked by Python's garbage collector.
-    blocks : int
-        Memory blocks that Python has allocated, of any size.
-    resident : int
-        Resident memory in bytes, after the C library has returned free memory.
-    """
+    """Objects that Python collects, memory blocks that it has allocated, and resident bytes."""
 
     objects: int
     blocks: int
@@ -65,17 +55,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Census:
-    """Counts of one program, its scheduler and its workers.
-
-    Parameters
-    ----------
-    counts : dict of str to int
-        Counts that must return to their initial values.
-    own : Counter of str
-        Objects of SplIter's classes by class, in all processes.
-    memory : dict of str to Memory
-        Memory by place: this process (client and scheduler), and both workers.
-    """
+    """Counts that must return to what they were, SplIter's objects by class, memory by place."""
 
     counts: dict[str, int]
     own: Counter[str]

@@ -97,5 +97,4 @@ _needed: list[Any] = []
 
 
 def taken() -> int:
-    """Return the bytes that the worker's process takes."""
     return int(get_worker().monitor.get_process_memory())

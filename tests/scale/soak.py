@@ -205,7 +205,6 @@ def print_census(started: int, used: int, before: Census, now: Census) -> None:
 
 
 def print_row(*columns: str) -> None:
-    """Print a row of the table."""
     widths = (9, 7, 5, *(21, 10, 7) * ((len(columns) - 3) // 3))
     print(
         *(text.rjust(width) for text, width in zip(columns, widths, strict=True)),

@@ -30,12 +30,10 @@ class Program(Protocol):
 
 
 def rows_of(partition: Partition) -> int:
-    """Count the rows of a partition."""
     return sum(len(block if not isinstance(block, tuple) else block[0]) for block in partition)
 
 
 def squares(block: Any) -> Any:
-    """Square a block."""
     return block**2
 
 

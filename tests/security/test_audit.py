@@ -16,7 +16,6 @@ from tests.running import run_command
 
 
 def audit(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the script on the environment of the tests."""
     found = "" if path is None else str(path)
     return run_command(
         [str(ROOT / "scripts" / "audit"), *arguments],

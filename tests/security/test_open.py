@@ -22,7 +22,6 @@ from tests.dask_workers import described_workers
 
 
 def processes() -> list[psutil.Process]:
-    """Return this process and all that it has started."""
     here = psutil.Process()
     return [here, *here.children(recursive=True)]
 

@@ -91,7 +91,6 @@ def run_in_bash(script: Script, folder: Path) -> Path:
 
 
 def check_text(script: Script, folder: Path) -> None:
-    """Have the shell and shellcheck read a script."""
     file = folder / "checked.sh"
     file.write_text(script.text, encoding="utf-8")
     for command in (["bash", "-n"], [shellcheck(), "--severity=warning"]):
@@ -152,24 +151,20 @@ def test_folder_of_the_submission(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entry", ["partition", "account", "qos", "constraint"])
-@pytest.mark.parametrize("kind", WORDS)
-def test_options_of_sbatch_stay_options(kind: str, entry: str, tmp_path: Path) -> None:
-    site = load_site("generic").model_copy(update={entry: WORDS[kind]})
-    check_directives(kind, entry, site, tmp_path)
-
-
-def check_directives(kind: str, entry: str, site: Site, folder: Path) -> None:
-    """Check that a word is refused, or stands in one directive and nowhere else."""
-    job = a_job(folder, "process", site, "9")
-    if set(WORDS[kind]) & set("\"'\\\n"):
-        with pytest.raises(ProfileError):
-            render(job, site, "", folder)
-        return
-    lines = render(job, site, "", folder).text.splitlines()
-    (line,) = [line for line in lines if WORDS[kind] in line]
-    prefix, _, value = line.partition("=")
-    assert prefix == f"#SBATCH --{entry}"
-    assert shlex.split(value, comments=False) == [WORDS[kind]]
+def test_options_of_sbatch_stay_options(entry: str, tmp_path: Path) -> None:
+    """A word is refused, or stands in one directive and nowhere else."""
+    for word in WORDS.values():
+        site = load_site("generic").model_copy(update={entry: word})
+        job = a_job(tmp_path, "process", site, "9")
+        if set(word) & set("\"'\\\n"):
+            with pytest.raises(ProfileError):
+                render(job, site, "", tmp_path)
+            continue
+        lines = render(job, site, "", tmp_path).text.splitlines()
+        (line,) = [line for line in lines if word in line]
+        prefix, _, value = line.partition("=")
+        assert prefix == f"#SBATCH --{entry}"
+        assert shlex.split(value, comments=False) == [word]
 
 
 def test_further_options_of_sbatch_are_one_line(tmp_path: Path) -> None:

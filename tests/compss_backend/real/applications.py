@@ -23,7 +23,6 @@ from spliter import (
     task,
 )
 from spliter_apps import histogramdd
-from spliter_apps.kmeans import KMeans
 from spliter_backends.compss import CompssFuture, make_blocks
 from spliter_backends.compss.api import storage_is_configured
 from tests.compss_backend.dsarrays import check_rows, numbers
@@ -48,18 +47,6 @@ def test_listing5() -> None:
 def test_histogram() -> None:
     found, _ = histogramdd(made(cut(points(), [20] * 4 + [10])), 3)
     np.testing.assert_array_equal(found, np.histogramdd(points(), 3)[0])
-
-
-def clusters() -> Any:
-    rng = np.random.default_rng(0)
-    return rng.normal(size=(90, 4)) + np.repeat([[0.0], [9.0], [20.0]], 30, axis=0)
-
-
-def test_k_means() -> None:
-    ours = KMeans(3, random_state=0).fit(made(cut(clusters(), [20] * 4 + [10])))
-    expected = KMeans(3, random_state=0).fit(clusters())
-    np.testing.assert_allclose(ours.cluster_centers_, expected.cluster_centers_)
-    np.testing.assert_array_equal(np.concatenate(ours.labels_.gather()), expected.labels_)
 
 
 def test_dsarrays() -> None:

@@ -10,20 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
-from sklearn.svm import SVC
 
 from spliter import Partition, gather, split
 from spliter_apps import histogramdd
 from spliter_apps.kmeans import KMeans
-from spliter_apps.neighbors import NearestNeighbors
-from spliter_apps.svm import CascadeSVM
 from spliter_backends.compss import configure
 from spliter_backends.compss.api import storage_is_configured
 from spliter_backends.compss.persistent import nodes_of_backends
 from spliter_backends.dataclay import distribute
 from spliter_experiments.compare.engines.compss_launch import WITH_DATACLAY as ENGINE
 from spliter_experiments.compare.engines.engine import ClusterChoice
-from tests import csvm_suite
 from tests.compss_backend.real.nodes import nodes_by_software
 from tests.dataclay_backend.classes import Readings, Table
 from tests.engine_collections import cut
@@ -56,24 +52,6 @@ def test_k_means() -> None:
     expected = KMeans(3, random_state=0).fit(flowers)
     np.testing.assert_allclose(ours.cluster_centers_, expected.cluster_centers_)
     np.testing.assert_array_equal(labels, expected.labels_)
-
-
-@pytest.mark.parametrize("name", ["iris", "digits"])
-def test_cascade_svm(name: str) -> None:
-    X, X_test, y, y_test = csvm_suite.dataset(name)
-    rows = [len(X) // 4] * 3 + [len(X) - 3 * (len(X) // 4)]
-    with split_on_compss(distribute(cut(X, rows)), distribute(cut(y, rows))) as parts:
-        ours = CascadeSVM(cascade=True).fit(parts)
-    assert abs(ours.score(X_test, y_test) - SVC().fit(X, y).score(X_test, y_test)) <= 0.02
-
-
-def test_neighbours() -> None:
-    flowers = load_iris().data
-    with split_on_compss(distribute(cut(flowers, [40] * 3 + [30]))) as parts:
-        found = NearestNeighbors(n_neighbors=3).fit(parts).kneighbors(flowers[:7])
-    expected = NearestNeighbors(n_neighbors=3).fit(flowers).kneighbors(flowers[:7])
-    np.testing.assert_allclose(found[0], expected[0])
-    np.testing.assert_array_equal(found[1], expected[1])
 
 
 @pytest.mark.parametrize("name", ["histogram", "knn-blocks"])

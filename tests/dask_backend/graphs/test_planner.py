@@ -67,7 +67,6 @@ class Problem:
 
 
 def needs(tasks: Mapping[Key, Any]) -> dict[Key, Any]:
-    """Return the keys that each task needs."""
     return {key: node.dependencies for key, node in tasks.items()}
 
 
