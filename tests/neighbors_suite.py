@@ -179,11 +179,10 @@ class NeighborsTests(NeighborsPredictions):
     # --- ties, and what places change: nothing ----------------------------------------------
 
     @pytest.mark.parametrize("algorithm", ["kd_tree", "ball_tree", "brute"])
-    @pytest.mark.parametrize("n_blocks", NBLOCKS)
-    def test_ties_go_to_the_smallest_number(self, algorithm: str, n_blocks: int) -> None:
+    def test_ties_go_to_the_smallest_number(self, algorithm: str) -> None:
         points, queries = lattice(), lattice(40, seed=1)
         ours = NearestNeighbors(n_neighbors=7, algorithm=algorithm, leaf_size=3)
-        ours.fit(self.collection(points, heights(300, n_blocks)))
+        ours.fit(self.collection(points, heights(300, 7)))
         distances, items = by_distance_and_number(points, queries, 7)
         for found in (
             ours.kneighbors(queries),

@@ -226,19 +226,6 @@ def test_schema_of_all_blocks() -> None:
     assert found == Schema(2, 3, None, F8, is_sparse=True)
 
 
-@pytest.mark.parametrize("per_location", [1, 2])
-def test_blocks_that_differ(per_location: int) -> None:
-    wide = split([np.zeros((1, 2)), np.zeros((1, 3))], partitions_per_location=per_location)
-    with pytest.raises(InvalidArgumentError, match="same number of columns, got 2 and 3"):
-        describe(wide)
-    named = split(
-        [frame(), frame().rename(columns={"a": "z"})], partitions_per_location=per_location
-    )
-    both = r"the same columns in the same order, got \['a', 'b'\] and \['z', 'b'\]"
-    with pytest.raises(InvalidArgumentError, match=both):
-        describe(named)
-
-
 # Results
 
 

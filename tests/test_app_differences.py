@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import SGDClassifier
-from sklearn.naive_bayes import MultinomialNB
 
 from spliter import InvalidArgumentError, gather, split
 from spliter_apps import (
@@ -23,7 +22,6 @@ from spliter_apps import (
     histogramdd,
 )
 from spliter_apps.incremental import MiniBatches, partial_fit
-from tests.dask_workers import workers_of
 
 ROWS = 8
 EDGES = [np.linspace(-1, 1, 3), np.linspace(0, 100, 4)]
@@ -89,12 +87,6 @@ METHODS: Mapping[str, Callable[[Any, Any], Any]] = {
     "decision_function": lambda kind, x: kind(CascadeSVM).decision_function(x),
     "CascadeSVM.score": lambda kind, x: kind(CascadeSVM).score(x, ALL_Y),
 }
-
-
-def computed(made: Any) -> Any:
-    """Compute what is lazy: results in blocks on Dask."""
-    several = made if isinstance(made, tuple) else (made,)
-    return [each.compute() if hasattr(type(each), "compute") else each for each in several]
 
 
 # --- columns ------------------------------------------------------------------------------------
@@ -189,30 +181,6 @@ def test_first_centres_with_their_columns_in_another_order() -> None:
 
 @pytest.mark.backend("dask")
 class TestOnDask:
-    @staticmethod
-    def futures(client: Any, blocks: list[Any]) -> list[Any]:
-        """Put blocks at the two workers in turn."""
-        workers = workers_of(client)
-        return [
-            client.submit(lambda block: block, block, workers=[workers[at % 2]], pure=False)
-            for at, block in enumerate(blocks)
-        ]
-
-    @pytest.mark.parametrize("use", METHODS)
-    def test_predictions_at_locations_with_other_columns(self, client: Any, use: str) -> None:
-        x, message = frames_that_differ("another order")
-        with pytest.raises(InvalidArgumentError, match=message):
-            computed(METHODS[use](lambda kind: fitted(kind, None), self.futures(client, x)))
-
-    def test_outputs_of_locations_in_another_order(self, client: Any) -> None:
-        y = self.futures(client, several_outputs("another order"))
-        x = self.futures(client, X)
-        message = r"all blocks of y .*'p', 'q'.*'q', 'p'"
-        with pytest.raises(InvalidArgumentError, match=message):
-            KNeighborsRegressor(1).fit(x, y)
-        with pytest.raises(InvalidArgumentError, match=message):
-            KNeighborsRegressor(1).fit(ALL_X, ALL_OUTPUTS).score(x, y)
-
     def test_partial_fit_of_lazy_collections(self, client: Any) -> None:
         import dask.array as da
 
@@ -346,13 +314,6 @@ def test_masked_weights(use: str) -> None:
     WEIGHTED[use](X, Y, [np.ma.masked_array(weights) for weights in WEIGHTS])
 
 
-@pytest.mark.parametrize("in_order", [False, True])
-def test_labels_of_several_kinds_of_partial_fit(in_order: bool) -> None:
-    y = [*Y[:-1], Y[-1].astype(str)]
-    with pytest.raises(InvalidArgumentError, match="one kind, got strings and numbers"):
-        partial_fit(MultinomialNB(), list(map(abs, X)), y, in_order=in_order, classes=[0, 1])
-
-
 @pytest.mark.parametrize("use", [*FITS, *METHODS])
 def test_masked_points_in_memory(use: str) -> None:
     if use == "MiniBatches" or use.startswith("partial_fit"):
@@ -381,26 +342,20 @@ def big_endian(block: Any) -> Any:
     return block.astype(block.dtype.newbyteorder(">"))
 
 
-def test_partial_fit_of_numbers_in_another_byte_order() -> None:
-    class Recorder:
-        """Requires numbers that C++ can read."""
-
-        seen = 0
-
-        def partial_fit(self, x: Any, y: Any, sample_weight: Any) -> Recorder:
-            dtypes = x.dtypes if hasattr(x, "dtypes") else [x.dtype]
-            assert all(dtype.isnative for dtype in (*dtypes, y.dtype, sample_weight.dtype))
-            self.seen += 1
-            return self
-
-    frames = [pd.DataFrame(block, columns=["a", "b"]) for block in X]
-    aligned = [list(map(big_endian, blocks)) for blocks in (Y, WEIGHTS)]
-    for x in (X, frames):
-        found = partial_fit(
-            Recorder(), [*map(big_endian, x[:2]), x[2]], aligned[0], sample_weight=aligned[1]
-        )
-        assert found.seen == 3
-    expected = partial_fit(SGDClassifier(random_state=0), frames, Y, classes=[0, 1]).coef_
-    swapped = list(map(big_endian, frames))
-    found = partial_fit(SGDClassifier(random_state=0), swapped, Y, classes=[0, 1]).coef_
+@pytest.mark.parametrize("as_frames", [False, True])
+def test_partial_fit_of_numbers_in_another_byte_order(as_frames: bool) -> None:
+    x = [pd.DataFrame(block, columns=["a", "b"]) for block in X] if as_frames else X
+    mixed = [*map(big_endian, x[:2]), x[2]]
+    swapped = [*map(big_endian, Y)], [*map(big_endian, WEIGHTS)]
+    found, expected = (
+        partial_fit(
+            SGDClassifier(random_state=0),
+            points,
+            labels,
+            sample_weight=weights,
+            classes=[0, 1],
+            in_order=True,
+        ).coef_
+        for points, labels, weights in ((mixed, *swapped), (x, Y, WEIGHTS))
+    )
     np.testing.assert_array_equal(found, expected)

@@ -71,15 +71,6 @@ def test_histogram_of_unknown_chunk_sizes() -> None:
         histogramdd(x, 3, weights=unlike)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_histogram_of_columns_in_several_blocks(weighted: bool) -> None:
-    sample, weights = points(), np.arange(90.0)
-    x = da.from_array(sample, chunks=((50, 0, 40), (1, 2))).persist()
-    w = da.from_array(weights, chunks=((50, 0, 40),)).persist() if weighted else None
-    theirs = np.histogramdd(sample, 3, weights=weights if weighted else None)
-    assert_same(histogramdd(x, 3, weights=w), theirs)
-
-
 def test_what_columns_of_a_histogram_have_moved_is_told(client: Client) -> None:
     sample = points()
     here, there = workers_of(client)

@@ -68,11 +68,6 @@ def test_version() -> None:
     assert (result.exit_code, result.stdout) == (0, f"spliter {spliter.__version__}\n")
 
 
-def test_command_is_installed_under_its_name(run_python: RunPython) -> None:
-    done = run_python("-m", "spliter_experiments", "--version")
-    assert done.stdout == f"spliter {spliter.__version__}\n"
-
-
 @pytest.mark.parametrize("module", ["spliter", "spliter_experiments"])
 def test_packages_run_as_the_command(module: str, run_python: RunPython) -> None:
     assert run_python("-m", module, "--version").stdout == f"spliter {spliter.__version__}\n"
@@ -152,12 +147,6 @@ def test_file_that_is_no_scheduler_file(tmp_path: Path) -> None:
         result = compare("--address", str(tmp_path / "scheduler.json"))
         assert result.exit_code == 2
         assert "is not a scheduler file" in " ".join(result.stderr.split())
-
-
-def test_fewer_rows_than_blocks_is_told_before_anything_is_loaded(cluster: LocalCluster) -> None:
-    result = compare("--address", cluster.scheduler_address, "--rows", "10")
-    assert result.exit_code == 2
-    assert "10 rows cannot be cut into 96 blocks" in " ".join(result.stderr.split())
 
 
 def test_scheduler_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

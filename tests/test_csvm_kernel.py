@@ -116,28 +116,7 @@ def test_dual_objective_is_the_sum_over_pairs_of_classes(name: str, svc: SVC) ->
     assert margins.dual_objective(model, model.support_vectors_) == pytest.approx(expected)
 
 
-def test_near_the_margin_is_a_matter_of_distance() -> None:
-    rows = rows_of("breast cancer")
-    found = found_by(rows, SVC(gamma=0.02))
-    arguments = model_of(found), found.rows.points, rows.points, rows.labels
-    kept = [margins.near_margin(*arguments, distance) for distance in (0.0, 0.3, 3.0)]
-    assert [int(near.sum()) for near in kept] == sorted(int(near.sum()) for near in kept)
-    assert kept[0].sum() < kept[1].sum() < len(rows)
-    assert kept[2].all()
-
-
 # Training
-
-
-def test_class_weights_and_weights_multiply_c() -> None:
-    weights = np.linspace(0.5, 2, 398)
-    rows = rows_of("breast cancer", weights=weights)
-    model = model_of(found_by(rows, SVC(C=0.2, gamma=0.05, class_weight={0: 3.0, 1: 0.5})))
-    greatest = margins.bounds(model, rows.labels, rows.weights)
-    np.testing.assert_allclose(greatest, 0.2 * np.where(rows.labels == 0, 3, 0.5) * weights)
-    alphas = np.abs(model.dual_coef_[0])
-    assert (alphas <= greatest[model.support_] * (1 + 1e-9)).all()
-    assert np.isclose(alphas, greatest[model.support_]).any()
 
 
 def test_doubt_keeps_points_outside_the_margins_too() -> None:
@@ -189,21 +168,6 @@ def test_what_is_not_improved_lacks_no_more_than_allowed(part: int, tol: float, 
         assert better.objectives[-1] <= best + 1e-2
 
 
-def test_improving_comes_to_the_optimum() -> None:
-    svc = SVC(gamma=0.05, tol=1e-5)
-    whole = found_by(rows_of("breast cancer"), svc)
-    best = margins.dual_objective(model_of(whole), whole.rows.points)
-    parts = [rows_of("breast cancer", np.arange(at, 398, 3)) for at in range(3)]
-    solution = finish([train(parts[0], svc)], svc)
-    for _ in range(20):
-        if solution.converged:
-            break
-        solution = improve([find_violations(rows, solution) for rows in parts], svc, 1e-6, solution)
-    assert solution.converged
-    assert list(solution.objectives) == sorted(solution.objectives)
-    assert solution.objectives[-1] == pytest.approx(best, rel=1e-4)
-
-
 def test_what_a_solution_has_is_not_missing() -> None:
     svc = SVC(gamma=0.05)
     solution = finish([train(rows_of("breast cancer", slice(0, 200)), svc)], svc)
@@ -215,16 +179,6 @@ def test_what_a_solution_has_is_not_missing() -> None:
     assert none.gap == 0 and not len(none.rows)
     nobody = find_violations(rows.taken(slice(0, 0)), solution)
     assert nobody.gap == 0 and not len(nobody.rows)
-
-
-def test_nothing_missing_ends_it_with_the_last_solution() -> None:
-    svc = SVC(gamma=0.05)
-    last = finish([found_by(rows_of("iris"), svc)], svc)
-    assert not last.converged
-    end = improve([find_violations(rows_of("iris"), last)], svc, 1e-3, last)
-    assert end.converged and end.model is last.model
-    assert end.objectives == (*last.objectives, last.objectives[-1])
-    assert finish([found_by(rows_of("iris"), svc)], svc, exact=True).converged
 
 
 @settings(max_examples=10)
@@ -240,6 +194,10 @@ def test_the_order_of_sets_does_not_matter_to_the_last_bit(data: Any) -> None:
     assert merged is not None and turned is not None
     np.testing.assert_array_equal(merged.rows.indexes, turned.rows.indexes)
     np.testing.assert_array_equal(model_of(merged).dual_coef_, model_of(turned).dual_coef_)
+
+
+def test_no_items_come_to_nothing() -> None:
+    assert train(rows_of("iris", slice(0, 0)), SVC(gamma=1.0)) is None
 
 
 def test_a_set_without_a_model_is_trained_alone() -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from spliter import InvalidArgumentError, Location, Partition, split
+from spliter import InvalidArgumentError, split
 from spliter_apps._blocks import Schema
 from spliter_apps._labels import label_column
 from spliter_apps._moments import Moments
@@ -26,10 +25,8 @@ from spliter_apps.svm.estimator import BLOCK_ROWS
 from spliter_apps.svm.inspection import DataSummary, PartitionSummary, moments_of
 from spliter_apps.svm.kernel import (
     Rows,
-    merge,
     train,
 )
-from spliter_apps.svm.loop import in_order
 from spliter_backends.local.executor import LocalExecutor
 from tests.csvm_suite import CascadeSVMTests, cascading, dataset, rbf
 from tests.engine_collections import ListsOfBlocks, cut
@@ -121,49 +118,6 @@ def test_kernel_of_ones_own() -> None:
 # The steps
 
 
-def rows_of(X: Array, y: Array, which: Sequence[int]) -> Rows:
-    chosen = np.asarray(which, np.int64)
-    return Rows(X[chosen], y[chosen].astype(np.intp), None, chosen)
-
-
-@settings(max_examples=15)
-@given(st.data())
-def test_merging_keeps_each_point_once_and_forgets_no_order(data: Any) -> None:
-    X, _, y, _ = dataset("breast cancer")
-    several = [
-        sorted(data.draw(st.sets(st.integers(0, 199), min_size=20, max_size=60)))
-        for _ in range(data.draw(st.integers(1, 4)))
-    ]
-    svc = SVC(gamma=0.05)
-    sets = [train(rows_of(X, y, which), svc) for which in several]
-    found = merge(sets, svc)
-    assert found is not None
-    indexes = found.rows.indexes
-    assert len(np.unique(indexes)) == len(indexes)
-    known = np.concatenate([one.rows.indexes for one in sets if one is not None])
-    assert set(indexes) <= set(known)
-    np.testing.assert_array_equal(found.rows.points, X[indexes])
-    np.testing.assert_array_equal(found.rows.labels, y[indexes])
-    turned = merge(sets[::-1], svc)
-    assert turned is not None
-    # Tolerances aside, merging is of sets, not of sequences.
-    assert len(set(turned.rows.indexes) ^ set(indexes)) <= max(2, 0.1 * len(indexes))
-
-
-def test_no_items_come_to_nothing() -> None:
-    X, _, y, _ = dataset("iris")
-    assert train(rows_of(X, y, []), SVC(gamma=1.0)) is None
-
-
-def test_items_of_one_class_are_all_passed_on() -> None:
-    X, _, y, _ = dataset("iris")
-    which = np.flatnonzero(y == 1).tolist()
-    found = train(rows_of(X, y, which), SVC(gamma=1.0))
-    assert found is not None
-    assert found.model is None
-    assert found.rows.indexes.tolist() == which
-
-
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.integers(0, 2**32 - 1))
 def test_moments_of_parts_are_those_of_the_whole(sizes: list[int], seed: int) -> None:
     X = np.random.default_rng(seed).normal(1e6, 1e-2, (sum(sizes), 3))
@@ -193,19 +147,6 @@ def summary(first: int, labels: Any, positive: Any = None) -> PartitionSummary:
     return PartitionSummary((first,), schema, classes, counts, kept, None)
 
 
-def test_findings_do_not_depend_on_the_order_of_summaries() -> None:
-    summaries = [summary(0, ["a", "b", "b"]), summary(3, ["longer"]), summary(5, ["b"])]
-    for order in (summaries, summaries[::-1]):
-        found = DataSummary.of(order)
-        assert found.classes.tolist() == ["a", "b", "longer"]
-        assert found.counts.tolist() == [1, 3, 1]
-        assert {first: n.tolist() for first, n in found.positive_of.items()} == {
-            (0,): [1, 2, 0],
-            (3,): [0, 0, 1],
-            (5,): [0, 1, 0],
-        }
-
-
 def test_what_only_all_summaries_tell_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="got 1 class"):
         DataSummary.of([summary(0, [1, 1]), summary(1, [1])])
@@ -229,24 +170,6 @@ def test_labels_that_cannot_be_used(block: Array) -> None:
 def test_weights_that_cannot_be_used(block: Array) -> None:
     with pytest.raises(InvalidArgumentError, match="block 7"):
         as_weights("block 7", block, 2)
-
-
-class _Placed:
-    """As much of a partition as its order depends on."""
-
-    def __init__(self, location: str, first: int) -> None:
-        self.location = Location(location)
-        self.first = first
-
-    def get_indexes(self) -> list[tuple[int, ...]]:
-        return [(self.first,)]
-
-
-@given(st.permutations([("x", 4), ("x", 0), ("y", 1), ("z", 2), ("y", 3)]))
-def test_partitions_are_merged_by_location_and_position(drawn: list[tuple[str, int]]) -> None:
-    placed: list[Any] = [_Placed(*each) for each in drawn]
-    ordered: list[Partition] = in_order(placed)
-    assert [each.get_indexes()[0][0] for each in ordered] == [0, 4, 1, 3, 2]
 
 
 @pytest.mark.parametrize("n_blocks", [8, 199])

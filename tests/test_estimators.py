@@ -53,17 +53,12 @@ def expected_failures(estimator: Any) -> dict[str, str]:
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [
         CascadeSVM(),
-        CascadeSVM(kernel="linear"),
         CascadeSVM(**EXACT),
         KMeans(n_init=1),
         KMeans(init="k-means||"),
-        KMeans(init="random", n_init=2),
         NearestNeighbors(),
-        NearestNeighbors(algorithm="brute"),
         KNeighborsClassifier(),
-        KNeighborsClassifier(weights="distance", algorithm="ball_tree"),
         KNeighborsRegressor(),
-        KNeighborsRegressor(weights="distance", algorithm="brute"),
         KNeighborsClassifier(metric="precomputed"),
         RadiusNeighborsClassifier(),
         RadiusNeighborsRegressor(weights="distance"),

@@ -19,7 +19,7 @@ from spliter_apps.histogram.blocks import block_members
 from spliter_apps.histogram.edges import (
     resolve_edges,
 )
-from spliter_apps.histogram.kernel import BinAxis, _Accumulator, count_points
+from spliter_apps.histogram.kernel import _Accumulator, count_points
 
 Array = npt.NDArray[Any]
 
@@ -127,44 +127,6 @@ def test_sums_of_weights_are_those_of_numpy_to_the_last_bit(
     np.testing.assert_array_equal(
         counted(sample, edges, weights, cuts, tile_rows), expected(sample, edges, weights)
     )
-
-
-@pytest.mark.parametrize("nbins", [1, 2, 3, 10, 49, 100, 1000])
-@pytest.mark.parametrize(
-    ("low", "high"), [(0, 1), (-1.1, 2.3), (0.1, 0.7), (1e9, 1e9 + 1), (-1e-9, 1e-9)]
-)
-def test_neighbours_of_every_edge_of_equal_bins(nbins: int, low: float, high: float) -> None:
-    edges = np.linspace(low, high, nbins + 1)
-    around = [edges]
-    for direction in (np.inf, -np.inf):
-        step = edges
-        for _ in range(3):
-            step = np.nextafter(step, direction)
-            around.append(step)
-    sample = np.concatenate(around)[:, None]
-    assert BinAxis.of(edges).scale > 0, "these bins should not need a search"
-    # Row by row, as one value that is compared with the edges makes its whole tile be.
-    ours = counted(sample, [edges], tile_rows=1)
-    np.testing.assert_array_equal(ours, expected(sample, [edges]))
-    np.testing.assert_array_equal(counted(sample, [edges]), ours)
-
-
-@pytest.mark.parametrize(
-    "edges",
-    [
-        np.array([0.0, 1.0, 3.0]),
-        np.array([0.0, 0.0, 0.0]),
-        np.array([-np.inf, 0.0, np.inf]),
-        np.array([0.0]),
-        np.linspace(1, np.nextafter(1, 2), 11),
-        np.linspace(0, 5e-324, 3),
-        np.array([-1.7e308, 0.0, 1.7e308]),
-    ],
-)
-def test_other_bins_are_searched(edges: Array) -> None:
-    assert BinAxis.of(edges).scale == 0
-    sample = np.concatenate([edges, np.nextafter(edges, np.inf), [np.nan, np.inf]])[:, None]
-    np.testing.assert_array_equal(counted(sample, [edges]), expected(sample, [edges]))
 
 
 REAL_DTYPES = [

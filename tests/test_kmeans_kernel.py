@@ -135,52 +135,6 @@ def test_the_kernel_of_scikit_learn_is_used_if_it_does_what_is_expected(
     assert kernel.scikit_learn_kernel.__wrapped__() is None
 
 
-@pytest.mark.parametrize("n_clusters", [3, 16, 17, 60])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_types_and_orders(n_clusters: int, dtype: Any, order: Any) -> None:
-    rng = np.random.default_rng(n_clusters)
-    points = np.asarray(rng.normal(scale=50, size=(900, 4)).astype(dtype), order=order)
-    centers = rng.normal(scale=50, size=(n_clusters, 4))
-    weights = rng.random(900)
-    computed = np.float32 if dtype == np.float32 else np.float64
-    blocks = cut(points, weights, [500, 10, 0, 390])
-    expected = naive(points, weights, centers)
-    found = partial_sums(blocks, centers, dtype=computed)
-    rtol = 1e-4 if dtype == np.float32 else 1e-10
-    np.testing.assert_allclose(found.sums, expected["sums"], rtol=rtol, atol=rtol * 1e3)
-    assert found.sums.dtype == found.weights.dtype == np.float64
-    labels = assign(blocks, centers, dtype=computed).labels
-    assert (labels == expected["labels"]).mean() > 0.995
-
-
-def test_the_first_of_several_nearest_centres_is_chosen() -> None:
-    points = np.array([[0.0], [2.0], [2.0], [5.0]])
-    for n_copies in (2, 20):
-        centers = np.repeat([[1.0], [6.0]], n_copies, axis=0)
-        found = assign([points], centers)
-        assert found.labels.tolist() == [0, 0, 0, n_copies]
-        sums = partial_sums([points], centers)
-        assert sums.weights[[0, n_copies]].tolist() == [3, 1]
-        assert sums.weights.sum() == 4
-
-
-@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1e8])
-def test_points_far_from_zero(offset: float) -> None:
-    # Steps of 1/16 and whole offsets: the shifted data is the same data to the last bit.
-    rng = np.random.default_rng(1)
-    points = np.round(rng.normal(size=(5000, 3)) * 16) / 16
-    centers = np.round(rng.normal(size=(7, 3)) * 1000) / 1024 + 0.01
-    expected = naive(points, None, centers)
-    found = assign([points + offset], centers + offset)
-    clear = np.diff(np.sort(cdist(points, centers, "sqeuclidean"), axis=1)[:, :2])[:, 0] > 1e-5
-    assert clear.mean() > 0.99
-    np.testing.assert_array_equal(found.labels[clear], expected["labels"][clear])
-    assert found.inertia == pytest.approx(float(expected["inertia"]), rel=1e-6)
-    sums = partial_sums([points + offset], centers + offset)
-    assert np.abs(sums.weights - expected["weights"]).max() <= (~clear).sum()
-
-
 def test_points_at_their_centres_have_no_inertia() -> None:
     points = np.random.default_rng(0).normal(size=(50, 3)) + 1e5
     for dtype in (np.float64, np.float32):

@@ -19,8 +19,8 @@ from threadpoolctl import (
 from spliter import InvalidArgumentError, split
 from spliter_apps._data import BLOCK_ROWS
 from spliter_apps.kmeans import KMeans
-from spliter_apps.kmeans.points import BlockReader, Points
-from spliter_apps.kmeans.seeding import NO_ROWS, Seeder, find
+from spliter_apps.kmeans.points import BlockReader
+from spliter_apps.kmeans.seeding import NO_ROWS, find
 from tests.engine_collections import ListsOfBlocks, cut
 from tests.kmeans_data import dataset, heights, start
 from tests.kmeans_suite import KMeansTests
@@ -101,28 +101,6 @@ def test_the_threads_of_blas_come_back() -> None:
         KMeans(2, init=init, n_init=1).fit(dataset("iris"))
         assert seen == [{1}] * 3
         assert blas_threads() == {2}
-
-
-def test_points_without_weight_are_no_candidates() -> None:
-    points = np.random.default_rng(0).normal(size=(900, 2))
-    weights = np.ones(900)
-    points[1::3] += 1e3
-    weights[1::3] = 0.0
-    with split(cut(points, [400, 500]), cut(weights, [400, 500])) as parts:
-        seeder = Seeder(Points.inspect(parts), 8, np.random.RandomState(0))
-        drawn = []
-
-        def sampled(seed: int, number: int) -> Array:
-            drawn.append(Seeder._sample_points(seeder, seed, number))
-            return drawn[-1]
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(seeder, "_sample_points", sampled)
-            seeder.parallel()
-    assert len(drawn) == 5
-    assert np.concatenate(drawn).max() < 10
-    # About two for each centre and round.
-    assert 50 < len(np.concatenate(drawn)) < 120
 
 
 # --- what is refused -------------------------------------------------------------------------

@@ -136,21 +136,6 @@ def test_only_queries_with_a_tie_are_asked_again(
     assert sizes == [(57, 3), (1, 12)]
 
 
-def test_products_of_matrices_are_not_trusted() -> None:
-    # So far from the origin that distances computed from a product are wrong by far.
-    rng = np.random.default_rng(0)
-    points = rng.normal(size=(80, 5)) + 1e7
-    queries = points[:20] + rng.normal(scale=1e-3, size=(20, 5))
-    search = Search("brute")
-    tree = build_tree(points, np.arange(80), search)
-    rough = tree.index.kneighbors(queries, 4)[0]
-    exact = by_distance_and_number(points, queries, 4)
-    assert not np.allclose(rough, exact[0], rtol=1e-3)
-    found = nearest(tree, queries, 4)
-    np.testing.assert_allclose(found.distances, exact[0])
-    np.testing.assert_array_equal(found.items, exact[1])
-
-
 # --- merging ---------------------------------------------------------------------------------
 
 

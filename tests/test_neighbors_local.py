@@ -55,13 +55,6 @@ def test_queries_in_batches(per_task: int, monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_array_equal(np.sort(own)[3], np.delete(np.arange(300), 3))
 
 
-def test_points_in_memory_are_not_copied() -> None:
-    points = dataset("iris")[0]
-    for algorithm in ("kd_tree", "ball_tree", "brute"):
-        (tree,) = NearestNeighbors(algorithm=algorithm).fit(points)._forest.trees
-        assert tree.points is points
-
-
 def test_the_only_block_is_not_copied() -> None:
     points = dataset("iris")[0]
     (tree,) = NearestNeighbors().fit([points])._forest.gathered().trees

@@ -86,19 +86,6 @@ def test_job_of_an_interrupted_submit_is_found_by_its_name(
     assert f"--name={scripts_in(chain)[0].stem}" in fake_slurm.calls("squeue")[0]
 
 
-def test_submit_option_submits_all_jobs(
-    tmp_path: Path, folder: Path, fake_slurm: FakeSlurm
-) -> None:
-    what = (scenario_file(tmp_path), "--site", "generic", "--output", folder, "--hours", "2")
-    shown = slurm(*what, "--submit")
-    assert numbers_in(folder) == ["100", "101", "102"]
-    assert [call[-1] for call in fake_slurm.calls("sbatch")] == [
-        f"scripts/{script.name}" for script in scripts_in(folder)
-    ]
-    for number, script in zip(numbers_in(folder), scripts_in(folder), strict=True):
-        assert f"{number}  {script.stem}\n" in shown
-
-
 def test_submit_option_shows_what_slurm_refused(
     tmp_path: Path, folder: Path, fake_slurm: FakeSlurm
 ) -> None:

@@ -33,11 +33,6 @@ def test_scripts_are_those_of_the_renderer() -> None:
     assert there == ready_scripts(), "write them anew: python -m spliter_slurm.figures"
 
 
-def test_scripts_are_of_figures_9_to_21() -> None:
-    assert [int(figure) for figure in READY_FIGURES] == list(range(9, 22))
-    assert {"generic", "marenostrum5"} == set(READY_SITES)
-
-
 def test_shell_and_shellcheck_take_all() -> None:
     files = sorted(map(str, SCRIPTS.rglob("*.sbatch")))
     assert len(files) == 26

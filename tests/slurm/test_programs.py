@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from spliter_experiments.harness.errors import ServiceError
-from spliter_experiments.harness.files import write_whole
 from spliter_slurm import compss_program
 from spliter_slurm.jobs import make_jobs
 from spliter_slurm.render import render
@@ -49,12 +48,6 @@ def test_port_is_kept_from_others_and_not_from_the_service() -> None:
         service.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         service.bind(("127.0.0.1", port))
         service.listen()
-
-
-def test_published_file_is_whole(tmp_path: Path) -> None:
-    write_whole(tmp_path / "store", "127.0.0.1:7")
-    assert [file.name for file in tmp_path.iterdir()] == ["store"]
-    assert (tmp_path / "store").read_text() == "127.0.0.1:7"
 
 
 @pytest.mark.backend("dask")

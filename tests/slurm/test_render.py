@@ -147,13 +147,6 @@ def test_all_figures_of_the_paper_fit_the_machines(name: str, tmp_path: Path) ->
     assert (len(files), done.returncode, done.stdout) == (len(scripts) + 1, 0, "")
 
 
-def test_shellcheck_sees_mistakes(tmp_path: Path) -> None:
-    file = tmp_path / "script.sh"
-    file.write_text("#!/bin/bash\nrm -rf $1/*\n")
-    done = run_command([shellcheck(), str(file)])
-    assert done.returncode != 0
-
-
 def test_options_of_the_profile_are_directives(tmp_path: Path) -> None:
     site = site_of("generic", batch_options=("--nodelist=s01r1b[01-02]", "--exclude=s02r1b03"))
     text = rendered(tmp_path, site).text
