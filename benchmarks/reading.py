@@ -323,7 +323,7 @@ def records(
     """
     import redis
 
-    from tests.records.proxy import delayed
+    from spliter_experiments.ahead.proxy import delayed
     from tests.records.servers import redis_server
 
     drawn = np.random.default_rng(0).integers(0, RECORDS, (blocks, keys))

@@ -26,6 +26,8 @@ def plain_key(key: Any) -> Any:
     >>> plain_key((np.str_("a"), np.int16(1))), plain_key(np.datetime64("2020-01-01T00", "ns"))
     (('a', 1), datetime.datetime(2020, 1, 1, 0, 0))
     """
+    if type(key) in (str, int, bytes):  # most keys are, and the checks take as long as a read
+        return key
     if isinstance(key, tuple) or (isinstance(key, np.void) and key.dtype.names):
         return tuple(plain_key(part) for part in key)  # type: ignore[union-attr]
     is_missing = key is None or key is np.ma.masked

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import heapq
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, TypeAlias
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -171,7 +172,10 @@ class Calls:
             The first error in program order.
         """
         parent = self.current()
-        group = Group(fn, arguments, parent)
+        first = next(arguments, None)
+        if first is None:
+            return []
+        group = Group(fn, chain([first], arguments), parent)
         self._push(self._groups, group.order, group)
         if parent is None:
             self._run(group)
@@ -227,6 +231,7 @@ class Calls:
 
     def _step(self) -> None:
         """Run the first call that can run; if none can, wait for records."""
+        waiting = self._waiting
         has_room = self._waiting < self._requests.window
         if self._groups and has_room and not self._is_before(self._ready, self._groups):
             *_, group = heapq.heappop(self._groups)
@@ -240,8 +245,8 @@ class Calls:
             self._requests.send_rest()
             if not self._ready:
                 self._wait()
-            return
-        self._requests.send_full()
+        if self._waiting > waiting:
+            self._requests.send_full()
 
     @staticmethod
     def _is_before(first: list[Any], second: list[Any]) -> bool:

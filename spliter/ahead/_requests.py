@@ -27,14 +27,18 @@ class Requests:
         self._pending: dict[TimedRead, tuple[Records, list[Wanted], int]] = {}
         self._ended = 0
         self.waits: int = 0
+        self.window: int = MIN_WINDOW
+        """How many calls may wait for records before no more are started."""
 
     def open(self, records: Records) -> None:
         """Send the keys of a region from now on."""
         self._open.append(records)
+        self.window = max(self.window, 2 * records.max_batch)
 
     def close(self, records: Records) -> None:
         """Send no more keys of a region, and forget its requests: they end by themselves."""
         self._open.remove(records)
+        self.window = max([MIN_WINDOW, *(2 * one.max_batch for one in self._open)])
         for read, (of, *_) in list(self._pending.items()):
             if of is records:
                 read.cancel()
@@ -44,11 +48,6 @@ class Requests:
     def has_pending(self) -> bool:
         """Whether a request has not ended."""
         return bool(self._pending)
-
-    @property
-    def window(self) -> int:
-        """How many calls may wait for records before no more are started."""
-        return max([MIN_WINDOW, *(2 * records.max_batch for records in self._open)])
 
     def send_full(self) -> None:
         """Send the batches that are full."""

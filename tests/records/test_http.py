@@ -15,7 +15,7 @@ pytest.importorskip("httpx")
 from spliter import InvalidArgumentError, RecordSourceError, split
 from spliter_backends.records._connections import CONNECTIONS
 from spliter_backends.records.http import MAX_CONNECTIONS, HTTPSource
-from tests.records.proxy import delayed
+from spliter_experiments.ahead.proxy import delayed
 from tests.records.servers import (
     HOST,
     PASSWORD,

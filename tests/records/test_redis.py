@@ -29,8 +29,8 @@ from spliter import (
 )
 from spliter_backends.records._connections import CONNECTIONS
 from spliter_backends.records.redis import MAX_CONNECTIONS, RedisSource
+from spliter_experiments.ahead.proxy import delayed
 from tests.conftest import RunPython
-from tests.records.proxy import delayed
 from tests.records.servers import HOST, QUOTED, RedisServer, free_port, redis_server
 from tests.records.suite import (
     Records,

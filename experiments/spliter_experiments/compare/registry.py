@@ -41,6 +41,10 @@ WORKLOADS: Final = {
         "pipelines.workload:Pipeline",
         "Run programs of NumPy, pandas and other libraries as they are, and as pipelines.",
     ),
+    "ahead": (
+        "ahead.workload:Ahead",
+        "Read records that only the program can name every way, and show what each took.",
+    ),
     "layout": ("layouts.workload:Layout", "Pack and unpack data that is not contiguous every way."),
 }
 """Module and class, and help line, of each workload."""

@@ -33,6 +33,7 @@ WAYS: Final = {
         "programs": "dask dask-fused dask-rechunk dask-partitioned",
         "layout": "llvm bound numpy views mpich openmpi mpich-packed openmpi-packed",
         "pipeline": "pipeline plain numba dask polars",
+        "ahead": "map run levels dataloader gather one-by-one",
     }.items()
 }
 """Ways of each app, in the order of the tables."""
@@ -58,6 +59,12 @@ MEANINGS: Final = {
     "pipeline": "the program in batches that fit the cache, a thread per core",
     "plain": "the program as it is, of NumPy, pandas or another library",
     "polars": "the program, written for polars",
+    "map": "ahead(source).map: calls that wait for a record leave the thread to others",
+    "run": "ahead(source).run: trial runs find the keys",
+    "levels": "written by hand: all records of a level of references, then the next level",
+    "dataloader": "asyncio.gather written by hand, with aiodataloader for the requests",
+    "gather": "asyncio.gather written by hand, a request for each record",
+    "one-by-one": "the plain program: it waits for each record",
     "llvm": "SplIter's packer, compiled",
     "bound": "the same packer, bound to its two buffers",
     "numpy": "SplIter's packer, with NumPy alone",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
 import signal
@@ -238,7 +239,11 @@ def test_a_shuffle_of_the_same_name_afterwards_leaves_nothing(client: Client) ->
             lazy = x.rechunk((CHUNKS * 10, 10)).sum(axis=0)
             lazy.compute(scheduler=partitioned(client))
             lazy.compute(scheduler=client)
-        wait_until(lambda name=x.name: not client.run_on_scheduler(known, name=name), 30)
+        wait_until(functools.partial(is_forgotten, client, x.name), 30)
+
+
+def is_forgotten(client: Client, name: str) -> bool:
+    return not client.run_on_scheduler(known, name=name)
 
 
 def known(dask_scheduler: Any, name: str) -> int:

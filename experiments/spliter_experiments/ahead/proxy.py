@@ -1,10 +1,10 @@
-"""A TCP proxy that delays what it forwards, as a network between two machines would.
+"""A TCP proxy that delays what a client sends, as a network between two machines would.
 
-    python -m tests.records.proxy PORT SECONDS
+    python -m spliter_experiments.ahead.proxy HOST PORT SECONDS
 
-prints its own port, forwards connections to PORT of this host, and delays what a client sends by
-SECONDS. Data that follow each other are delayed alike: the delay is of latency, not of throughput.
-It is a process of its own, so that it does not wait for the interpreter of the program it serves.
+prints its own port. Data that follow each other are delayed alike: the delay is of latency, not of
+throughput. It is a process of its own, so that it does not wait for the interpreter of the program
+it serves.
 """
 
 from __future__ import annotations
@@ -15,22 +15,35 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any, Final
 
-from tests.records.servers import HOST, start_process
+HOST: Final = "127.0.0.1"
 
 
 @contextmanager
-def delayed(port: int, seconds: float) -> Iterator[int]:
+def delayed(port: int, seconds: float, host: str = HOST) -> Iterator[int]:
     """Run a proxy of a port; yield its own port."""
-    command = [sys.executable, "-m", "tests.records.proxy", str(port), str(seconds)]
-    with start_process(command, stdout=subprocess.PIPE) as process:
+    with started_module(__name__, host, port, seconds) as found:
+        yield found
+
+
+@contextmanager
+def started_module(module: str, *arguments: object) -> Iterator[int]:
+    """Run a module that prints its port; yield that."""
+    command: Sequence[str] = [sys.executable, "-m", module, *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             yield int(process.stdout.readline())
         finally:
             process.kill()
+
+
+def print_port(listening: Any) -> None:
+    sys.stdout.write(f"{listening.getsockname()[1]}\n")
+    sys.stdout.flush()
 
 
 def forward(source: socket.socket, target: socket.socket, delay: float) -> None:
@@ -57,15 +70,14 @@ def deliver(target: socket.socket, chunks: queue.SimpleQueue[tuple[float, bytes]
             target.sendall(data)
 
 
-def main(port: int, delay: float) -> None:
+def main(host: str, port: int, delay: float) -> None:
     """Forward connections for ever."""
     listening = socket.create_server((HOST, 0), backlog=100)
-    sys.stdout.write(f"{listening.getsockname()[1]}\n")
-    sys.stdout.flush()
+    print_port(listening)
     while True:
         client, _ = listening.accept()
         try:
-            server = socket.create_connection((HOST, port))
+            server = socket.create_connection((host, port))
         except OSError:
             client.close()
             continue
@@ -76,4 +88,4 @@ def main(port: int, delay: float) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), float(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))
