@@ -24,11 +24,10 @@ from spliter_experiments.harness.console import Listener
 from spliter_experiments.harness.errors import OptionError, PeerError, WaysDisagreeError
 from spliter_experiments.harness.records import ResultsFolder
 from spliter_experiments.harness.workload import Comparison, Options, run_cases
-from spliter_experiments.layouts import peers, two_ranks, workload
-from spliter_experiments.layouts.movers import mover_of, stage_of
+from spliter_experiments.layouts import movers, peers, workload
+from spliter_experiments.layouts.movers import mover_of, ping_pong_of, stage_of
 from spliter_experiments.layouts.patterns import CASES, HALOS_X, HALOS_Y, SIZES, Halo, pattern_of
 from spliter_experiments.layouts.program import answer, timed
-from spliter_experiments.layouts.two_ranks import ping_pong_of
 from tests.conftest import ROOT, SOURCE_ROOTS
 
 SUBJECTS = workload.subjects_of(list(CASES), two_ranks=False)
@@ -158,7 +157,7 @@ def run_two_ranks(case: str, damage: bool = False) -> list[bool]:
 
     def rank(number: int) -> None:
         program = ping_pong_of(case, 0, "packed", Loopback(number, mail, damage))
-        program.set_up()
+        program.stage.set_up("unpack")
         for _ in range(2):
             program.run()
         found[number] = program.is_right()
@@ -166,7 +165,7 @@ def run_two_ranks(case: str, damage: bool = False) -> list[bool]:
     threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
     with pytest.MonkeyPatch.context() as patch:
         # The buffers of a case are cached, and ranks are processes.
-        patch.setattr(two_ranks, "stage_of", stage_of.__wrapped__)
+        patch.setattr(movers, "stage_of", stage_of.__wrapped__)
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
+from spliter import layout as lo
 from spliter_experiments.layouts.patterns import Array, Bytes, Pattern, pattern_of
 
 Call = Callable[[], Any]
@@ -144,3 +146,68 @@ MOVERS: Final[Mapping[str, Callable[[Stage], Mover]]] = {
     "mpi": with_datatype,
 }
 """How a process moves, by the names of the ways; ``mpi`` is the MPI library of its environment."""
+
+
+class End(NamedTuple):
+    """Calls that send and receive what a layout describes; other bytes of the memory stay."""
+
+    send: Callable[[], None]
+    receive: Callable[[], None]
+
+
+def packed(layout: lo.Layout, memory: Array, comm: Any) -> End:
+    """Pack with SplIter, and exchange bytes."""
+    # Not by use, as by default: what is timed should not change from one call to another.
+    packer = layout.commit("llvm" if find_spec("llvmlite") else "numpy")
+    bound, other = packer.bind(memory, np.empty(layout.size, np.uint8)), 1 - comm.rank
+
+    def receive() -> None:
+        comm.Recv(bound.packed, other)
+        bound.unpack()
+
+    return End(lambda: comm.Send(bound.pack(), other), receive)
+
+
+def by_datatype(layout: lo.Layout, memory: Array, comm: Any) -> End:
+    """Let the MPI library move by its own datatype, in place."""
+    data, other = [memory, 1, lo.to_mpi(layout)], 1 - comm.rank
+    return End(lambda: comm.Send(data, other), lambda: comm.Recv(data, other))
+
+
+ENDS: Final[Mapping[str, Callable[[lo.Layout, Array, Any], End]]] = {
+    "packed": packed,
+    "mpi": by_datatype,
+}
+
+
+@dataclass(frozen=True)
+class PingPong:
+    """The data of a pattern go to the other rank's memory, and from there back."""
+
+    stage: Stage
+    calls: tuple[Callable[[], None], ...]
+
+    def run(self) -> None:
+        for call in self.calls:
+            call()
+
+    def is_right(self) -> bool:
+        """Compare what was received with what was sent; gaps are still 0."""
+        stage, expected = self.stage, np.zeros_like(self.stage.target)
+        for to, source in zip(
+            stage.pattern.pairs(expected, stage.packed),
+            stage.pattern.pairs(stage.memory, stage.packed),
+            strict=True,
+        ):
+            at = ... if to.rows is None else to.rows
+            to.memory[at] = source.memory[at]
+        return np.array_equal(stage.target, expected)
+
+
+def ping_pong_of(case: str, size: int, way: str, comm: Any) -> PingPong:
+    """Return the exchange of a pattern between the two ranks of `comm`, by one of the `ENDS`."""
+    stage, end = stage_of(case, size), ENDS[way]
+    layout, memory = stage.pattern.layout, stage.memory if comm.rank == 0 else stage.target
+    send, receive = end(layout, memory, comm).send, end(layout, stage.target, comm).receive
+    # In this order neither rank waits for ever.
+    return PingPong(stage, (send, receive) if comm.rank == 0 else (receive, send))

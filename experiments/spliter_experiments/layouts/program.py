@@ -19,8 +19,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from spliter_experiments.layouts.movers import IN_ONE_PROCESS, Call, mover_of, stage_of
-from spliter_experiments.layouts.two_ranks import PingPong, ping_pong_of
+from spliter_experiments.layouts.movers import (
+    IN_ONE_PROCESS,
+    Call,
+    PingPong,
+    mover_of,
+    ping_pong_of,
+    stage_of,
+)
 
 LEAST_SECONDS: Final = 0.004
 """Calls are repeated until they take so long: over a hundred times the cost of reading the clock
@@ -54,7 +60,7 @@ def exchange(way: str, case: str, size: int, action: str) -> dict[str, Any]:
 
     comm = MPI.COMM_WORLD
     program = _ping_pong(way, case, size)
-    program.set_up()
+    program.stage.set_up("unpack")
     comm.Barrier()
     seconds = timed(program.run, comm)
     return {"seconds": seconds, "value": comm.allreduce(program.is_right(), MPI.LAND)}
