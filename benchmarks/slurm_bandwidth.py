@@ -63,13 +63,7 @@ source = "none"
 class NamespaceSlurm(VirtualSlurm):
     """A virtual cluster whose nodes have their own networks, with links of limited bandwidth.
 
-    Parameters
-    ----------
-    folder, nodes, cores
-        As in `VirtualSlurm`.
-    rate : str
-        Bandwidth of each link in each direction, in the notation of ``tc``; ``"none"`` for no
-        limit.
+    The rate is that of each link in each direction, in the notation of ``tc``, or ``"none"``.
     """
 
     def __init__(self, folder: Path, nodes: int, cores: int, *, rate: str) -> None:

@@ -27,10 +27,8 @@ PAPER_SERIES = {
 class Finding:
     """Result of checking one claim on one engine.
 
-    Parameters
-    ----------
-    here, paper : float or None
-        The claim's measure of the runs and of the paper's numbers; None if a value is missing.
+    `here` and `paper` are the claim's measure of the runs and of the paper's numbers, None if a
+    value is missing.
     """
 
     engine: str

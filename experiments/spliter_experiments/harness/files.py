@@ -34,12 +34,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 def mistakes(error: ValidationError, hidden: Collection[str] = ()) -> str:
     """Return a line for each mistake: the entry, what is wrong with it, and its value.
 
-    Parameters
-    ----------
-    error : ValidationError
-        Raised by pydantic.
-    hidden : collection of str
-        Keys of the path that pydantic has added: the names of the variants of a union.
+    `hidden` are keys of the path that pydantic has added: the names of the variants of a union.
     """
     lines = []
     for found in error.errors():

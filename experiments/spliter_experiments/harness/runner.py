@@ -149,16 +149,8 @@ def run_rounds(
 ) -> Iterator[Measurement]:
     """Warm up each way that has runs left, run the rounds, and yield each run.
 
-    Parameters
-    ----------
-    bench : Bench
-        Measures each run.
-    rounds : mapping of int to sequence of str
-        For each round, from 1, the names of the ways left to run in it.
-    seed : int or str
-        Seed of the order of the ways.
-    step : callable
-        Called after each run with the way's name and the round, 0 for the warm-up.
+    `rounds` has for each round, from 1, the ways left to run in it, in the order of the `seed`.
+    `step` is called after each run with the way's name and the round, 0 for the warm-up.
     """
     order = random.Random(seed)
     left = {name for names in rounds.values() for name in names}

@@ -63,11 +63,6 @@ def summarise(
     """Summarize runs per engine, configuration and x value, sorted along the x-axis.
 
     At each x value they are in the order of `configurations`.
-
-    Raises
-    ------
-    ResultsError
-        If a run is of another configuration.
     """
     if unknown := sorted({record.configuration for record in records} - {*configurations}):
         raise ResultsError(

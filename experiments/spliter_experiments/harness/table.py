@@ -124,16 +124,9 @@ def summary_grid(summaries: Sequence[Summary], x: str, caption: str = "") -> Gri
 def ratio_grid(runs: Sequence[Run], headings: Sequence[str], bases: Sequence[str] = ()) -> Grid:
     """Return a row for each place: times of ways over the base's in the same round.
 
-    Columns that say the same in all of several rows are left out.
-
-    Parameters
-    ----------
-    runs : sequence of Run
-        In the order of the rows and columns.
-    headings : sequence of str
-        Of the columns that name a place.
-    bases : sequence of str
-        The base is the first of these that was measured; without any, it is the first way.
+    Runs are in the order of rows and columns, the headings are those of the columns that name a
+    place, which are left out if they say the same in all of several rows. The base is the first of
+    `bases` that was measured; without any, it is the first way.
     """
     ways = list(dict.fromkeys(one.way for one in runs))
     base = next((way for way in bases if way in ways), ways[0])

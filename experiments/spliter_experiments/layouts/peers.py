@@ -50,13 +50,7 @@ class Peer:
     _stderr: IO[bytes]
 
     def query(self, **request: Any) -> dict[str, Any]:
-        """Send a request to all ranks, which answer alike, and return the answer.
-
-        Raises
-        ------
-        PeerError
-            If a rank failed, ended, or did not answer in `ANSWER_SECONDS`.
-        """
+        """Send a request to all ranks, which answer alike, and return the answer."""
         try:
             for lines in self._lines:
                 lines.write(json.dumps(request) + "\n")

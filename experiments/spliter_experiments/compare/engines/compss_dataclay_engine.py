@@ -40,13 +40,7 @@ class StoredArray(LoadedArray):
 
 @dataclass(frozen=True)
 class CompssDataClayEngine(CompssTasks):
-    """Nodes of a COMPSs application, and a dataClay; implements :class:`.engine.Engine`.
-
-    Parameters
-    ----------
-    store : DataClayEngine
-        Loads the blocks.
-    """
+    """Nodes of a COMPSs application, and a dataClay, the `store`, which loads the blocks."""
 
     store: DataClayEngine = field(kw_only=True)
 

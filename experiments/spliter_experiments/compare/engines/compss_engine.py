@@ -138,12 +138,7 @@ class TaskMeter:
 class CompssTasks(LocatedEngine):
     """Base of engines whose tasks are those of a COMPSs application.
 
-    Parameters
-    ----------
-    progress : Progress
-        Reports to the process that launched the application.
-    counter : TaskMeter
-        Counts tasks.
+    `progress` reports to the process that launched the application.
     """
 
     progress: Progress

@@ -141,13 +141,7 @@ def node_stats() -> Iterator[Any]:
 
 @dataclass
 class RayMeter:
-    """Counters of a cluster.
-
-    Parameters
-    ----------
-    executed : dict of bytes to int
-        Tasks run by each process, including processes that have ended.
-    """
+    """Tasks run by each process of a cluster, including processes that have ended."""
 
     executed: dict[bytes, int] = field(default_factory=dict)
 
