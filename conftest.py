@@ -16,6 +16,8 @@ PACKAGE_OF = {
     "compss": "pycompss",
     "ray": "ray",
     "xarray": "xarray",
+    "files/parquet": "pyarrow",
+    "files/opening": "pyarrow",
     "records/http": "httpx",
     "records/objects": "fsspec",
     "records/redis": "redis",

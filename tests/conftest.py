@@ -52,7 +52,7 @@ THOROUGH = {
 }
 """Folders of tests that only ``scripts/test --all`` runs."""
 
-SHORT = {"local", "dask", "xarray", "zarr"}
+SHORT = {"local", "dask", "files", "xarray", "zarr"}
 """Engines of the tests that ``scripts/test`` runs; others need a server or runtime of their own."""
 
 hypothesis.settings.register_profile("quick", max_examples=10, deadline=None)

@@ -21,6 +21,7 @@ ENGINES = {
     "dataclay": "dataclay",
     "engines": "local",
     "errors": "local",
+    "files": "files",
     "imagemagick": "local",
     "graphs": "local",
     "layout": "local",

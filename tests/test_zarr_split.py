@@ -33,8 +33,8 @@ from spliter import (
     reduce,
     split,
 )
+from spliter_backends.files.blocks import assign
 from spliter_backends.zarr import on_workers
-from spliter_backends.zarr.blocks import assign
 from tests.counting_store import CountingStore
 from tests.dask_backend.conftest import start
 from tests.dask_workers import workers_of
@@ -282,7 +282,7 @@ def test_what_cannot_be_split_says_why(client: Client) -> None:
     )
     with pytest.raises(InvalidArgumentError, match="of at least one axis"):
         on_workers(np.arange(3))
-    with pytest.raises(UnsupportedCollectionError, match="wrap each array"):
+    with pytest.raises(UnsupportedCollectionError, match="wrap each collection"):
         split(on_workers(array, client), array)
     with pytest.raises(AlignmentError):
         split(on_workers(array, client), on_workers(other, client))

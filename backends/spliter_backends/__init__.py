@@ -8,7 +8,10 @@ from spliter_backends._shared.dask_options import BLOCK_OPTIONS, BLOCK_PARAMETER
 DECLARED = (
     Declaration(
         "local",
-        frozenset({"builtins", "concurrent", "dask", "numpy", "pandas", "scipy", "sparse", "zarr"}),
+        frozenset(
+            {"builtins", "concurrent", "dask", "numpy", "pandas", "scipy", "sparse", "zarr"}
+            | {"spliter_backends._shared.stored"}
+        ),
         "numpy",
     ),
     Declaration(
@@ -38,5 +41,6 @@ DECLARED = (
         "zarr",
         "dask,zarr",  # the workers are Dask's
     ),
+    Declaration("files", frozenset({"spliter_backends.files.collection"}), "pyarrow", "dask,files"),
 )
 """Names, types and extras of the engines, which the core reads without importing any."""

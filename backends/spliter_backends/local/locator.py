@@ -1,8 +1,8 @@
 """Find the blocks of collections in this process or in its files.
 
-Supports lists of in-memory blocks, NumPy memory maps, Zarr arrays, and Dask collections whose
-blocks are values in their graph (persisted without a distributed client). No engine is needed;
-every program written with ``split`` runs here unchanged.
+Supports lists of in-memory blocks, NumPy memory maps, Zarr arrays, opened files, and Dask
+collections whose blocks are values in their graph (persisted without a distributed client). No
+engine is needed; every program written with ``split`` runs here unchanged.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from spliter_backends._shared.readable import (
     open_zarr,
     packages_of,
 )
+from spliter_backends._shared.stored import StoredCollection, open_stored
 from spliter_backends.local.executor import LOCATION, LocalExecutor, default_executor
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class LocalLocator(Locator):
             if not collection or is_block(collection[0]):
                 return True
             return hasattr(type(collection[0]), "__next__")  # an iterator, which open() refuses
+        if isinstance(collection, StoredCollection):
+            return True
         return (isinstance(collection, np.memmap) or _is_zarr(collection)) and collection.ndim > 0
 
     def persist(self, collections: Sequence[Any]) -> Sequence[Any]:
@@ -97,6 +100,8 @@ class LocalLocator(Locator):
             return open_memmap(collection, self._tasks().threads)
         if isinstance(collection, list | tuple):
             return open_list(collection)
+        if isinstance(collection, StoredCollection):
+            return open_stored(collection)
         return open_zarr(collection)
 
     def _tasks(self) -> LocalExecutor:

@@ -2,9 +2,7 @@
 
 Not an engine. (A Zarr array by itself is split by the local backend.)
 
-``collection``  ``on_workers``: have Dask workers read an array
-``locator``     opens such an array
-``blocks``      assigns chunks to workers, and reads them there
+``collection``  ``on_workers``: have Dask workers read an array, as they read files
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ def __getattr__(name: str) -> Any:
     """Import the backend when the registry loads it: unlike ``on_workers`` it needs Dask."""
     if name != "BACKEND":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from spliter_backends.zarr.locator import ZarrLocator
+    from spliter_backends.files.locator import StoredLocator
+    from spliter_backends.zarr.collection import ZarrCollection
 
-    return Backend("zarr", ZarrLocator(), lambda _: None)
+    return Backend("zarr", StoredLocator(ZarrCollection), lambda _: None)

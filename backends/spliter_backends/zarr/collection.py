@@ -9,31 +9,37 @@ range of chunks, the same in every pass, and reads it::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import zarr
 
 from spliter import InvalidArgumentError
+from spliter_backends._shared.readable import open_zarr
+from spliter_backends._shared.stored import OnWorkers, StoredCollection
 
 if TYPE_CHECKING:
     from distributed import Client
 
 
-@dataclass(frozen=True, eq=False)
-class ZarrCollection:
-    """A Zarr array and the cluster that reads it; returned by :func:`on_workers`.
+class ZarrArray(StoredCollection):
+    """A Zarr array as a stored collection, whose blocks are its shards or chunks."""
 
-    Parameters
-    ----------
-    array : zarr.Array
-        An array of at least one axis.
-    client : distributed.Client or None
-        ``None`` for the current client.
-    """
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self._opened = open_zarr(array)
+        self.grid = self._opened.grid
+        self.nbytes = self._opened.nbytes
 
-    array: Any
-    client: Client | None
+    def read(self, position: int) -> Any:
+        """Read the shard or chunk at a C-order position."""
+        return self._opened.read(position)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ZarrArray, (self._array,)
+
+
+class ZarrCollection(OnWorkers):
+    """A Zarr array and the cluster that reads it; returned by :func:`on_workers`."""
 
 
 def on_workers(array: Any, client: Client | None = None) -> ZarrCollection:
@@ -80,4 +86,4 @@ def on_workers(array: Any, client: Client | None = None) -> ZarrCollection:
             f"on_workers() takes a zarr.Array of at least one axis, got {array!r}; open it with "
             "zarr.open_array(...)"
         )
-    return ZarrCollection(array, client)
+    return ZarrCollection(ZarrArray(array), client)

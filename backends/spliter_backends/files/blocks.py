@@ -1,4 +1,4 @@
-"""Assign blocks of Zarr arrays to Dask workers, and read them there."""
+"""Assign blocks of stored collections to Dask workers, and read them there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from spliter.backend import (
     concatenate,
     not_local_error,
 )
-from spliter_backends._shared.readable import fetches_of, open_zarr
+from spliter_backends._shared.readable import fetches_of
+from spliter_backends._shared.stored import StoredCollection, open_stored
 from spliter_backends.dask.client.scheduler_calls import block_timeout
 from spliter_backends.dask.client.source import ClientSource
 from spliter_backends.dask.executor import DaskExecutor
@@ -60,20 +61,20 @@ def assign(nbytes: IntArray, threads: Mapping[str, int]) -> Placement:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ZarrSource(MaterializableSource):
+class StoredSource(MaterializableSource):
     """References to the blocks of one partition, sent to its worker.
 
-    arrays: Arrays to read; the first is the one being split.
-    positions: Positions of the blocks in the first array.
+    stored: Collections to read; the first is the one being split.
+    positions: Positions of the blocks in the first collection.
     """
 
-    arrays: tuple[Any, ...]
+    stored: tuple[StoredCollection, ...]
     positions: IntArray
     nbytes: int
 
     def read(self) -> Iterator[Any]:
         """Yield the blocks one by one, or tuples of aligned blocks."""
-        first, *aligned = map(open_zarr, self.arrays)
+        first, *aligned = self.stored
         if not aligned:
             yield from map(first.read, self.positions.tolist())
             return
@@ -90,9 +91,9 @@ class ZarrSource(MaterializableSource):
             worker = get_worker()
         except ValueError:
             return None
-        arrays = list(map(open_zarr, self.arrays))
+        opened = list(map(open_stored, self.stored))
         has_memory = functools.partial(has_memory_to_spare, worker)
-        return fetches_of(arrays, self.positions, self.prefetch, worker.address, has_memory)
+        return fetches_of(opened, self.positions, self.prefetch, worker.address, has_memory)
 
     def materialized(self) -> Any:
         """Return the concatenated blocks, read once for all passes and kept by Dask."""
@@ -108,18 +109,19 @@ class ZarrSource(MaterializableSource):
             return concatenate(blocks_of(self))
 
 
-class ZarrBlocks(Blocks):
-    """Blocks of aligned Zarr arrays that the workers of a Dask cluster read."""
+class StoredBlocks(Blocks):
+    """Blocks of aligned stored collections that the workers of a Dask cluster read."""
 
     executor: DaskExecutor
     stored = True
 
-    def __init__(self, client: Client, executor: DaskExecutor, arrays: Sequence[Any]) -> None:
-        opened = [open_zarr(array) for array in arrays]
-        super().__init__([one.grid for one in opened], executor)
+    def __init__(
+        self, client: Client, executor: DaskExecutor, stored: Sequence[StoredCollection]
+    ) -> None:
+        super().__init__([one.grid for one in stored], executor)
         self.client = client
-        self._arrays = tuple(arrays)
-        self._nbytes = opened[0].nbytes
+        self._stored = tuple(stored)
+        self._nbytes = stored[0].nbytes
         self._made: weakref.WeakSet[ClientSource] = weakref.WeakSet()
 
     def locate(self) -> Placement:
@@ -127,7 +129,7 @@ class ZarrBlocks(Blocks):
         threads = self.executor.available_workers()
         if not threads:
             raise BackendNotUsableError(
-                "the cluster has no workers to read the array; wait for them: "
+                "the cluster has no workers to read the blocks; wait for them: "
                 "client.wait_for_workers(1, timeout=60)"
             )
         return assign(self._nbytes, threads)
@@ -136,8 +138,8 @@ class ZarrBlocks(Blocks):
         """Return the sources of planned partitions."""
         made = [
             ClientSource(
-                ZarrSource(
-                    arrays=self._arrays,
+                StoredSource(
+                    stored=self._stored,
                     positions=part.positions,
                     nbytes=int(part.nbytes.sum()),
                     materialized_key=f"spliter-materialized-{uuid.uuid4().hex}",
