@@ -15,7 +15,6 @@ from hypothesis import given
 
 from spliter import (
     AlignmentError,
-    BlockGrid,
     InvalidArgumentError,
     Partition,
     PartitionMetrics,
@@ -24,7 +23,6 @@ from spliter import (
 )
 from spliter._reading.batches import MAX_AUTO_NBYTES
 from spliter.backend import concatenate
-from tests.fake_engine import fake_split
 from tests.test_take import ARROW, FRAME, MASKED, RECORDS, TABLE, cut, same
 
 
@@ -61,19 +59,6 @@ def test_any_blocks(lengths: list[int], nbytes: int, columns: list[Any] | None) 
 )
 def test_blocks_of_any_kind(whole: Any, nbytes: Any) -> None:
     same(concatenate(map(copied, partition_of(cut(whole)).batches(nbytes))), whole)
-
-
-@pytest.mark.parametrize(
-    ("whole", "columns", "expected"),
-    [
-        (MASKED, [2, 0], MASKED[:, [2, 0]]),
-        (FRAME, ["b"], FRAME[["b"]]),
-        (sp.csr_array(TABLE), [1], sp.csr_array(TABLE[:, [1]])),
-    ],
-)
-@pytest.mark.parametrize("nbytes", ["auto", 50])
-def test_columns_of_other_kinds(whole: Any, columns: Any, expected: Any, nbytes: Any) -> None:
-    same(concatenate(map(copied, partition_of(cut(whole)).batches(nbytes, columns))), expected)
 
 
 @pytest.mark.parametrize("nbytes", [80, 10_000])
@@ -143,11 +128,6 @@ def test_memory() -> None:
     assert peak <= MAX_AUTO_NBYTES + 2**20
 
 
-def test_default_size() -> None:
-    most = max(len(batch) for batch in batches([np.zeros(3 * 2**20, np.uint8)]))
-    assert 2**15 <= most <= MAX_AUTO_NBYTES
-
-
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=12), st.integers(1, 25))
 def test_rows_are_limited(lengths: list[int], rows: int) -> None:
     whole = np.arange(float(sum(lengths)))
@@ -205,13 +185,6 @@ def test_objects_without_rows(block: Any) -> None:
 def test_tuples_of_different_lengths() -> None:
     with pytest.raises(AlignmentError, match=r"\[3, 2\]"):
         list(batches([(np.ones(3), np.ones(2)), (np.ones(3), np.ones(3))]))
-
-
-def test_blocks_in_several_columns() -> None:
-    grid = BlockGrid.from_chunks([(1, 1), (1, 1)])
-    parts, _, _ = fake_split([np.ones((1, 1))] * 4, ["A"] * 4, grid)
-    with pytest.raises(InvalidArgumentError, match="rechunk"):
-        parts[0].at_location().batches()
 
 
 def test_frames_with_a_column_that_is_named_dtype() -> None:

@@ -52,11 +52,6 @@ def test_a_single_block_comes_back_as_it_is() -> None:
     assert concatenate([block]) is block
 
 
-def test_layout_of_the_blocks_is_kept() -> None:
-    blocks = [np.asfortranarray(np.ones((3, 2))) for _ in range(3)]
-    assert concatenate(blocks).flags.f_contiguous
-
-
 def test_tuples_element_by_element() -> None:
     x, y = concatenate([(np.zeros((2, 3)), pd.Series([1, 2])), (np.ones((1, 3)), pd.Series([3]))])
     assert x.shape == (3, 3)

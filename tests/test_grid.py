@@ -59,25 +59,11 @@ def test_sizes_are_those_of_the_blocks(grid: BlockGrid) -> None:
     assert grid.has_known_items
 
 
-@given(strategies.block_grids(max_dims=2))
-def test_row_starts_are_running_sums(grid: BlockGrid) -> None:
-    rows = grid.chunks[0]
-    assert grid.row_counts.tolist() == list(rows)
-    assert grid.row_starts.tolist() == [sum(rows[:at]) for at in range(len(rows))]
-
-
 def test_nan_is_a_size_that_is_not_known() -> None:
     grid = BlockGrid.from_chunks([(math.nan, math.nan), (2,)])
     assert grid.chunks == ((-1, -1), (2,))
     assert grid.extent == (None, 2)
     assert not grid.has_known_items
-    assert grid.block_sizes(8) is None
-
-
-def test_sizes_along_further_axes_may_be_unknown_alone() -> None:
-    grid = BlockGrid.from_chunks([(3, 2), (math.nan,)])
-    assert grid.has_known_items
-    assert grid.extent == (5, None)
     assert grid.block_sizes(8) is None
 
 

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import json
 import sys
-from typing import Any
 
-import pytest
-
-import spliter
 from tests.conftest import ROOT, RunPython
 
 PACKAGES = {
@@ -43,20 +37,3 @@ def test_importing_the_core_imports_numpy_alone(run_python: RunPython) -> None:
 
 def test_import_cost_is_seen_where_there_is_one(run_python: RunPython) -> None:
     assert "hypothesis" in loaded_by_import("hypothesis, spliter", run_python)
-
-
-def public_objects() -> list[tuple[str, Any]]:
-    named = [(name, getattr(spliter, name)) for name in spliter.__all__]
-    return [(name, value) for name, value in named if inspect.isclass(value) or callable(value)]
-
-
-@pytest.mark.parametrize(("name", "value"), public_objects())
-def test_public_objects_are_documented(name: str, value: Any) -> None:
-    # Not inspect.getdoc: an inherited docstring describes something else.
-    assert (value.__doc__ or "").strip(), f"spliter.{name} has no docstring"
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_packages_are_typed_and_say_what_they_are(package: str) -> None:
-    assert (PACKAGES[package] / "py.typed").is_file()
-    assert (importlib.import_module(package).__doc__ or "").strip()

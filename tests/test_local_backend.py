@@ -113,11 +113,6 @@ def test_an_element_that_is_no_block_is_named(wrong: Any) -> None:
         split([np.ones(2), wrong])
 
 
-def test_pieces_of_other_collections_are_no_blocks() -> None:
-    with pytest.raises(UnsupportedCollectionError, match=r"element 1 .* Array"):
-        split([np.ones(2), da.ones(2)])
-
-
 def test_collections_of_different_kinds_go_together(tmp_path: Path) -> None:
     stored = zarr.create_array(tmp_path / "z", shape=(5,), chunks=(2,), dtype="int64")
     stored[:] = np.arange(5)
@@ -233,11 +228,6 @@ def test_zarr_blocks_are_read_when_their_turn_comes(
     assert len(read) == 3
 
 
-def test_zarr_array_without_rows(tmp_path: Path) -> None:
-    array = zarr.create_array(tmp_path / "z", shape=(0, 3), chunks=(2, 3), dtype="int64")
-    assert [block.shape for block in blocks_of(split(array))] == [(0, 3)]
-
-
 def test_zarr_array_without_axes_is_refused(tmp_path: Path) -> None:
     array = zarr.create_array(tmp_path / "z", shape=(), dtype="int64")
     with pytest.raises(UnsupportedCollectionError, match=r"has no axis, .*of at least one axis"):
@@ -296,12 +286,6 @@ def test_delayed_values() -> None:
     parts = split(list(values))
     assert parts.grid.chunks == ((2, 3),)
     assert [block.tolist() for block in blocks_of(parts)] == [[1, 1], [1, 1, 1]]
-
-
-def test_delayed_values_without_a_length() -> None:
-    parts = split(list(persisted(dask.delayed(int)(2), dask.delayed(int)(3))))
-    assert blocks_of(parts) == [2, 3]
-    assert parts.grid.chunks == ((-1, -1),)
 
 
 @pytest.mark.parametrize(

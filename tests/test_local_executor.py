@@ -17,7 +17,6 @@ import pytest
 
 from spliter import (
     InvalidArgumentError,
-    Partition,
     PartitionNotLocalError,
     Split,
     SplitClosedError,
@@ -105,14 +104,6 @@ def test_a_forked_process_has_the_blocks_and_threads_of_its_own() -> None:
 # Threads
 
 
-def test_threads_are_made_when_there_are_tasks() -> None:
-    before = threading.active_count()
-    executor = LocalExecutor(threads=50)
-    assert threading.active_count() == before
-    executor.submit(int, (), {}).result(WAIT)
-    assert threading.active_count() < before + 50
-
-
 @pytest.mark.parametrize("threads", [0, -1])
 def test_less_than_one_thread_is_refused(threads: int) -> None:
     with pytest.raises(InvalidArgumentError, match="threads"):
@@ -146,11 +137,6 @@ def test_futures_in_containers_arrive_as_results() -> None:
     assert listed == [2, [one]], "one level deep"
 
 
-def test_containers_without_futures_arrive_themselves() -> None:
-    given = [1, 2]
-    assert LocalExecutor(1).submit(lambda value: value, (given,), {}).result(WAIT) is given
-
-
 def test_futures_of_other_pools_are_waited_for() -> None:
     executor = LocalExecutor(threads=1)
     with ThreadPoolExecutor(1) as other:
@@ -180,18 +166,6 @@ def test_a_task_may_submit_tasks_and_wait_for_them_on_a_full_pool() -> None:
         return 1 + result
 
     assert executor.submit(nested, (5,), {}).result(WAIT) == 5
-
-
-def test_a_task_may_split_and_wait_on_the_shared_pool() -> None:
-    def inner(partition: Partition) -> int:
-        return reduce(operator.add, split(list(partition)).map(rows)).result(WAIT)  # type: ignore[no-any-return]
-
-    outer = split([[1, 2], [3]] * 20, partitions_per_location=10)
-    assert sum(future.result(WAIT) for future in outer.map(inner)) == 60
-
-
-def rows(partition: Partition) -> int:
-    return sum(map(len, partition))
 
 
 def test_an_error_reaches_those_that_depend_on_the_task() -> None:

@@ -83,11 +83,6 @@ def test_materialization_is_told_with_the_reason(
     assert record.getMessage() == f"partitions are materialized ({reason})"
 
 
-def test_nothing_is_told_of_a_decision_that_nobody_asked_for(told: Told) -> None:
-    split([np.zeros(3)] * 4)
-    assert told.events == ["split"]
-
-
 def test_engines_have_loggers_of_their_own(told: Told) -> None:
     log_event("retry", "at %(location)s", engine="dask", location="A")
     assert (told.last.name, told.last.getMessage()) == ("spliter.dask", "at A")

@@ -197,13 +197,6 @@ def test_requests_run_ahead_of_the_loop() -> None:
     assert most_ahead("auto") > 1
 
 
-def test_batches_of_one_block_overlap() -> None:
-    source = Squares(1, delay=0.005)
-    ((_, records),) = local_partition([np.arange(40)]).lookup(source, _itself)
-    assert records == [number**2 for number in range(40)]
-    assert 4 < source.most <= MAX_REQUESTS
-
-
 def test_fast_sources_take_no_thread() -> None:
     ran = set()
 
@@ -406,16 +399,6 @@ def test_splits_that_are_closed_during_a_lookup(prefetch: Any) -> None:
     assert isinstance(error, SplitClosedError) or future.result() == sum(n**2 for n in range(20))
     wait_for_abandoned(parts._plan.token)
     assert (window.nbytes, window.loops, source.running, len(_abandoned)) == (0, 0, 0, 0)
-
-
-def test_metrics_show_the_depth_of_a_lookup() -> None:
-    for prefetch, depth in ((3, 3), (False, 0)):
-        with split([[number] for number in range(12)], partitions_per_location=1) as parts:
-            (found,) = parts.map(
-                lambda part, ahead: list(part.lookup(Squares(), _itself, ahead)), prefetch
-            )
-            assert len(found.result()) == 12
-            assert [(one.read_ahead, one.unused_reads) for one in parts.metrics()] == [(depth, 0)]
 
 
 def test_blocks_without_keys_do_not_count_as_fast() -> None:

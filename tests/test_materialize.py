@@ -112,14 +112,6 @@ def test_tasks_see_one_block_from_that_pass_on() -> None:
     assert passes(1000, "auto", 6) == [10] * 6
 
 
-def test_sizes_are_asked_for_to_decide() -> None:
-    values = [np.zeros(3), np.zeros(5), np.zeros(1), np.zeros(3)]
-    grid = BlockGrid.of_unknown_sizes(4)
-    parts, _, _ = fake_split(values, "AABB", grid, materialize="auto")
-    assert str(parts.materialization) == "materialized (about 3 rows per block)"
-    assert parts.grid.chunks == ((3, 5, 1, 3),)
-
-
 def test_sizes_are_not_asked_for_on_an_event_loop() -> None:
     _, blocks, executor = fake_split([np.zeros(3)] * 4, "AABB", BlockGrid.of_unknown_sizes(4))
     executor.may_block = False
@@ -135,21 +127,6 @@ def test_partitions_planned_later_are_seen_alike() -> None:
     blocks.holders = [["A"], ["A"], ["A"], ["B"]]
     blocks.counter.drifted = True
     assert [future.result() for future in parts.map(number_of_blocks)] == [1, 1]
-
-
-def test_freed_with_the_split() -> None:
-    kept: list[Any] = []
-
-    def watch(partition: Partition) -> None:
-        kept.append(weakref.ref(partition.materialize()))
-
-    parts = split([np.zeros(3)] * 4, partitions_per_location=1, materialize=True)
-    parts.map(watch)[0].result()
-    gc.collect()
-    assert kept[0]() is not None
-    parts.close()
-    gc.collect()
-    assert kept[0]() is None
 
 
 def test_freed_when_the_split_is_dropped() -> None:

@@ -7,7 +7,6 @@ import functools
 import operator
 import pickle
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -290,12 +289,6 @@ def test_hints_are_in_nobodys_way(parts: Split) -> None:
         copy.copy(parts)
 
 
-@pytest.mark.thorough
-def test_notebooks_show_text_and_html(parts: Split) -> None:
-    shown, _ = pytest.importorskip("IPython.core.formatters").DisplayFormatter().format(parts)
-    assert set(shown) == {"text/plain", "text/html"}
-
-
 def test_options_of_submit_reach_a_function_that_has_them(parts: Split) -> None:
     def with_option(partition: Partition, retries: int) -> int:
         return retries
@@ -341,8 +334,3 @@ def test_a_task_that_exits_does_not_end_the_program(parts: Split) -> None:
         parts[0].submit(leave).result()
     with pytest.raises(TaskFailedError, match="raised KeyboardInterrupt"):
         gather(parts.map(interrupt))
-
-
-def test_results_in_this_process_need_not_be_picklable(parts: Split) -> None:
-    locks = gather(parts.map(lambda partition: threading.Lock()))
-    assert [lock.locked() for lock in locks] == [False, False]

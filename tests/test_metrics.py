@@ -68,16 +68,6 @@ def slow(blocks: list[Any], seconds: float) -> Iterator[Any]:
         yield block
 
 
-def test_a_row_for_each_partition_that_was_iterated_over() -> None:
-    parts = split(BLOCKS, partitions_per_location=3)
-    assert len(parts.metrics()) == 0
-    gather(parts.map(total))
-    found = parts.metrics()
-    assert [one.blocks for one in found] == [len(part) for part in parts]
-    assert [one.nbytes for one in found] == [part.nbytes for part in parts]
-    assert all(one.seconds >= one.waiting_seconds >= 0 for one in found)
-
-
 def test_seconds_of_each_block_and_of_reading() -> None:
     blocks = MeasuredBlocks(slow([1, 2, 3], 0.05), "each", np.arange(3), 24)
     for block in blocks:
@@ -142,14 +132,6 @@ def test_records_of_the_splits_measured_last_are_kept() -> None:
         RECORDS.keep([measured(1.0, split=f"many {number}")])
     assert RECORDS.take("many 0") == []
     assert len(RECORDS.take("many 199")) == 1
-
-
-def test_the_last_pass_counts() -> None:
-    parts = split(BLOCKS, partitions_per_location=1)
-    gather(parts.map(rest))
-    slow_one = parts.metrics()[0].seconds
-    gather(parts.map(total))
-    assert parts.metrics()[0].seconds < slow_one
 
 
 def test_idle_time_before_the_last_core_is_done() -> None:

@@ -153,11 +153,6 @@ def test_replicas_even_out_what_is_uneven() -> None:
     assert np.bincount(chosen).tolist() == [4, 2]
 
 
-def test_ties_go_to_the_location_that_sorts_first() -> None:
-    placement = Placement.of([["B", "A", "C"]], [8])
-    assert plan(placement, {A: 1, B: 1, C: 1})[0].location == "A"
-
-
 def test_largest_replicas_are_placed_first() -> None:
     # In collection order the two small ones would be on different locations already.
     placement = Placement.of([["A", "B"]] * 3, [1, 1, 2])
@@ -196,19 +191,6 @@ def test_equal_blocks_are_cut_into_equal_numbers(blocks: int, data: st.DataObjec
     parts = data.draw(st.integers(1, blocks))
     counts = np.diff(cut_evenly(np.full(blocks, 8, dtype=np.int64), parts))
     assert counts.max() - counts.min() <= 1
-
-
-@pytest.mark.parametrize("nbytes", [[0] * 8, [1000, 0, 0, 0], [0, 0, 0, 1000]])
-def test_blocks_without_bytes_are_shared_out_too(nbytes: list[int]) -> None:
-    placement = Placement.of([["A"]] * len(nbytes), nbytes)
-    found = plan(placement, {A: 4})
-    assert len(found) == 4
-    assert sum(len(part.positions) for part in found) == len(nbytes)
-
-
-def test_sizes_not_blocks_are_balanced() -> None:
-    placement = Placement.of([["A"]] * 5, [400, 100, 100, 100, 100])
-    assert [part.positions.tolist() for part in plan(placement, {A: 2})] == [[0], [1, 2, 3, 4]]
 
 
 def test_the_drawing_in_the_docstring() -> None:

@@ -94,10 +94,6 @@ def test_engines_that_do_not_tell_are_waited_for_in_order() -> None:
     assert list(as_completed(futures)) == futures
 
 
-def test_nothing_to_wait_for() -> None:
-    assert list(as_completed([])) == []
-
-
 def test_no_futures_and_no_event_loops() -> None:
     with pytest.raises(InvalidArgumentError):
         as_completed([42])
@@ -155,16 +151,6 @@ def test_dask_futures(client: Any) -> None:
     failing = parts[0].submit(lambda part: 1 // 0)
     assert list(as_completed([failing], timeout=BOUND)) == [failing]
     assert failing.status == "error"
-
-
-@pytest.mark.backend("dask")
-def test_dask_bar(client: Any) -> None:
-    pytest.importorskip("tqdm")
-    import dask.array as da
-
-    with split(da.ones(100, chunks=5).persist()) as parts:
-        shown = shown_by(lambda stream: progress(parts.map(lengths), file=stream, timeout=BOUND))
-    assert "2/2" in shown
 
 
 @pytest.mark.backend("dask")

@@ -219,12 +219,6 @@ def test_loops_share_the_window_fairly() -> None:
     assert not window.take(30, 0)
 
 
-def test_blocks_in_memory_are_not_wrapped() -> None:
-    with split([np.arange(3)] * 4, partitions_per_location=1, prefetch=4) as parts:
-        kind = parts[0].submit(lambda part: type(iter(part)._blocks)).result()
-    assert kind is not ReadAhead
-
-
 @pytest.mark.parametrize("value", [-1, 0, True, 2.0, "fast", None])
 def test_other_values_are_refused(value: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=f"prefetch must be .*, got {value!r}"):

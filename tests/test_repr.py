@@ -5,12 +5,11 @@ from __future__ import annotations
 import pickle
 import re
 from html.parser import HTMLParser
-from typing import Any
 
 import numpy as np
 import pytest
 
-from spliter import BlockGrid, Split, split
+from spliter import Split
 from spliter._plan import Plan
 from spliter._planning.options import SplitOptions
 from spliter.html._block_map import block_map, colour
@@ -62,11 +61,6 @@ def test_a_square_for_each_block_tells_where_it_is() -> None:
     assert seen.titles == [f"block {i} at {'AB'[i % 2]}" for i in range(5)]
 
 
-def test_table_has_the_numbers_of_each_location() -> None:
-    seen = Seen(spread(5, "A", "B")._repr_html_())
-    assert seen.cells == ["1", "■ A", "1", "3", "24 B", "2", "■ B", "1", "2", "16 B"]
-
-
 def test_imbalance_is_largest_over_mean() -> None:
     parts, _, _ = fake_split([[0]] * 4, [["A"], ["A"], ["A"], ["B"]])
     assert "largest location over the mean: 1.50 in bytes, 1.50 in blocks" in parts._repr_html_()
@@ -98,13 +92,6 @@ def test_blocks_of_unknown_size_are_said_to_be_that() -> None:
     assert "not known in bytes, 1.00 in blocks" in shown
 
 
-def test_grid_of_several_axes_is_drawn_as_a_grid() -> None:
-    owner = np.array([0, 0, 1, 1, 0, 1])
-    drawn = block_map(owner, (2, 3), {0: "A", 1: "B"})
-    assert Seen(drawn).titles[4] == "block (1, 1) at A"
-    assert 'width="54" height="36"' in drawn
-
-
 def test_squares_of_many_blocks_are_divided() -> None:
     # 800 blocks are two to a square: the first of both locations, the last of one.
     owner = np.array([0, 1] * 200 + [1] * 400)
@@ -118,12 +105,6 @@ def test_squares_of_many_blocks_are_divided() -> None:
         for fill, path in re.findall(r'<path fill="([^"]+)" d="([^"]+)"/>', drawn)
     }
     assert widths == {colour(0): {"8"}, colour(1): {"8", "16"}}
-
-
-def test_squares_of_many_locations_show_the_largest() -> None:
-    owner = np.array([0, 0, 0, 1, 1, 2, 2, 3] * 400)
-    drawn = block_map(owner, (3200,), dict(enumerate("ABCD")))
-    assert Seen(drawn).titles[0] == "blocks 0 to 7: 3 at 1, 2 at 2, 2 at 3, 1 elsewhere"
 
 
 def test_every_block_is_in_one_square() -> None:
@@ -154,17 +135,6 @@ def test_partition_has_the_colour_of_its_location_on_the_map_of_the_split() -> N
     assert f'fill="{colour(0)}"' in there._repr_html_()
 
 
-def test_squares_of_many_blocks_name_the_location_by_its_number_in_the_split() -> None:
-    parts = spread(800, "A", "B")
-    assert Seen(parts[1]._repr_html_()).titles[0] == "blocks 0 to 1: 1 others, 1 at 2"
-
-
-def test_partition_of_two_axes_gives_its_shape() -> None:
-    grid = BlockGrid.from_chunks([(1, 1), (2, 2)])
-    parts, _, _ = fake_split([[0]] * 4, [["A"]] * 4, grid, partitions_per_location=1)
-    assert "4 blocks (8 B each), 32 B, shape (2, ?)" in parts[0]._repr_html_()
-
-
 HOSTILE = ["</svg><script>alert(1)</script>", "\"><img src=x onerror='alert(2)'>", "&lt;b&gt;"]
 
 
@@ -188,11 +158,3 @@ def test_html_is_bounded(name: str, locations: int) -> None:
         parts = spread(nblocks, *(name.format(i) for i in range(locations)))
         assert len(parts._repr_html_().encode()) < BOUND
         assert len(parts[0]._repr_html_().encode()) < BOUND
-
-
-def test_the_local_backend_shows_its_blocks() -> None:
-    blocks: list[Any] = [np.zeros((2, 3)), np.zeros((1, 3))]
-    with split(blocks, partitions_per_location=1) as parts:
-        seen = Seen(parts[0]._repr_html_())
-        assert seen.titles == ["block (0, 0) at local", "block (1, 0) at local"]
-        assert "2 blocks (24 B to 48 B each), 72 B, shape (3, 3), at local" in seen.text

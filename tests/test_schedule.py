@@ -107,13 +107,6 @@ def test_weights_take_the_place_of_bytes() -> None:
     assert parts[0].get_indexes()[0] == (0,)
 
 
-def test_repr_names_schedule_and_order() -> None:
-    shown = repr(split([np.ones(1)] * 4, schedule="dynamic"))
-    assert shown == "<Split: 4 partitions at 1 location, 4 blocks, 32 bytes, schedule SS, strided>"
-    html = split([np.ones(1)] * 4, schedule=Schedule("SS", order="contiguous"))._repr_html_()
-    assert "schedule SS, contiguous" in html
-
-
 def test_files_are_cut_into_neighbours(tmp_path: Path) -> None:
     on_disk = np.memmap(tmp_path / "numbers", np.int64, "w+", shape=(64,))
     assert "contiguous" in repr(split(on_disk, schedule="FAC2"))

@@ -7,7 +7,6 @@ import math
 import operator
 import pickle
 import sys
-import weakref
 from typing import Any
 
 import numpy as np
@@ -55,12 +54,6 @@ def test_tasks_are_pinned_and_partitions_arrive_untied() -> None:
     assert [future.result() for future in tied] == [(None, 5)] * 2
     assert [call.location for call in executor.calls] == ["A", "B"]
     assert [future.result() for future in parts.map(items_of)] == [[0, 1], [2, 3, 4, 5]]
-
-
-def test_at_its_location_a_partition_calls_instead_of_submitting() -> None:
-    (partition, _), _, executor = fake_split(VALUES, ["A", "B", "A", "B"])
-    assert partition.at_location().submit(items_of) == [0, 1]
-    assert executor.calls == []
 
 
 def test_plan_is_kept_while_nothing_has_moved() -> None:
@@ -121,14 +114,6 @@ def test_unknown_sizes_are_asked_for_once_per_split() -> None:
     assert [partition.shape for partition in parts] == [(2,), (4,)]
 
 
-def test_sizes_are_asked_of_the_partitions_there_are_after_drift() -> None:
-    parts, blocks, _ = fake_split(VALUES, ["A", "B", "C", "C"], UNKNOWN)
-    blocks.holders = [["B"], ["A"], ["B"], ["A"]]
-    blocks.counter.drifted = True
-    parts.resolve_item_indexes()
-    assert parts.grid.chunks == ((2, 1, 0, 3),)
-
-
 def test_partitions_made_after_sizes_are_known_know_them() -> None:
     parts, blocks, _ = fake_split(VALUES, ["A", "B", "C", "C"], UNKNOWN)
     parts.resolve_item_indexes()
@@ -161,16 +146,6 @@ def test_sizes_cannot_be_asked_for_without_the_split() -> None:
     gc.collect()
     with pytest.raises(UnknownItemIndexError, match=r"Split was deleted"):
         partition.get_item_indexes()
-
-
-def test_partitions_do_not_keep_their_split_alive() -> None:
-    parts, blocks, _ = fake_split(VALUES, ["A"] * 4)
-    partition, alive = parts[0], weakref.ref(parts)
-    del parts
-    gc.collect()
-    assert alive() is None
-    assert items_of(partition) == [0, 1, 2, 3, 4, 5]
-    assert blocks.closed == 0
 
 
 def test_closing_reaches_blocks_and_every_partition_made() -> None:
@@ -214,15 +189,6 @@ def test_a_partition_says_it_is_small() -> None:
     assert sys.getsizeof(parts[0]) < 5_000
 
 
-def test_shape_in_a_grid_of_columns() -> None:
-    grid = BlockGrid.from_chunks([(2, 3), (4, 5), (6,)])
-    parts, _, _ = fake_split(["a"] * 4, ["A", "B", "A", "B"], grid)
-    # Each holds one column of blocks: all the rows, part of axis 1, all of axis 2.
-    assert [partition.shape for partition in parts] == [(5, None, 6)] * 2
-    assert parts[0].get_indexes() == [(0, 0, 0), (1, 0, 0)]
-    assert parts[0].get_item_indexes().tolist() == [0, 1, 2, 3, 4]
-
-
 def split_of_grids(*chunks: Any) -> None:
     grids = [BlockGrid.from_chunks(each) for each in chunks]
     fake_split(["a"] * grids[0].nblocks, ["A"] * grids[0].nblocks, *grids)
@@ -258,13 +224,3 @@ def test_aligned(first: Any, second: Any) -> None:
 def test_misaligned(first: Any, second: Any, says: str) -> None:
     with pytest.raises(AlignmentError, match=says.replace("1 has", "2 has", 1)):
         split_of_grids(first, first, second)
-
-
-def test_repr_and_html() -> None:
-    parts, _, _ = fake_split(VALUES, [["<A>"], ["B"], ["<A>"], ["B"]])
-    assert repr(parts) == "<Split: 2 partitions at 2 locations, 4 blocks, 32 bytes>"
-    assert repr(parts[0]) == "<Partition <A>: 2 blocks, 16 bytes>"
-    shown = parts._repr_html_()
-    assert "&lt;A&gt;" in shown
-    assert "<A>" not in shown
-    assert "moved: 3 blocks, 30 B" in shown

@@ -136,17 +136,6 @@ def test_many_sets_of_holders_do_not_multiply_partitions(
     assert len(parts) <= 3 * len(pinned)
 
 
-def test_many_sets_of_holders_leave_blocks_pinned() -> None:
-    """Each pair of 40 locations has one block: 780 sets, of which 40 cores get 40."""
-    names = [f"{number:02}" for number in range(40)]
-    placement = Placement.of([*itertools.combinations(names, 2)], [8] * 780)
-    capacities = dict.fromkeys(placement.locations, 1)
-    parts = plan(placement, capacities, schedule=Schedule("FAC2"), steal=True)
-    assert sum(bool(part.holders) for part in parts) == 40
-    pinned = plan(placement, capacities, schedule=Schedule("FAC2"))
-    assert len(parts) <= 2 * len(pinned)
-
-
 def test_the_heaviest_sets_of_holders_are_shared() -> None:
     placement = Placement.of(["AB", "AC", "BC", "BC", "AC", "BC", "ABC"], [8] * 7)
     parts = plan(placement, {A: 1, B: 1, C: 1}, schedule=Schedule("SS"), steal=True)

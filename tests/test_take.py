@@ -109,13 +109,6 @@ def test_positions_are_not_those_of_blocks_of_other_widths() -> None:
         parts.take([0, 3], columns=[-1])
 
 
-def test_fields_are_packed() -> None:
-    found = split(cut(RECORDS)).take(WANTED, ["v", "t"])
-    assert found.dtype == np.dtype([("v", "i2", (2,)), ("t", "f8")])
-    for name in ("v", "t"):
-        np.testing.assert_array_equal(found[name], RECORDS[WANTED][name])
-
-
 def test_byte_order_does_not_depend_on_the_rows() -> None:
     for whole in (
         TABLE.astype(">f4"),
@@ -134,12 +127,6 @@ def test_aligned_collections_give_a_tuple() -> None:
     same(points, TABLE[WANTED][:, [1]])
     same(frame, FRAME.iloc[WANTED])
     assert numbers == [7, 0, 8, 0, 4, 8]
-
-
-def test_unknown_sizes_are_counted() -> None:
-    grid = BlockGrid.of_unknown_sizes(3)
-    parts, _, _ = fake_split([np.arange(2), np.arange(0), np.arange(2, 5)], ["A", "B", "A"], grid)
-    np.testing.assert_array_equal(parts.take([4, 1, -5]), [4, 1, 0])
 
 
 def test_one_task_for_each_partition_that_has_rows() -> None:

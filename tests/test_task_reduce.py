@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import pickle
 import string
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
@@ -31,11 +30,6 @@ VALUES = [[0, 1], [2], [], [3, 4, 5]]
 def total(partition: Any, plus: int = 0) -> int:
     """Add up."""
     return plus + sum(int(item) for block in partition for item in block)
-
-
-def test_task_keeps_name_and_docstring_and_pickles_by_name() -> None:
-    assert (total.__name__, total.__doc__) == ("total", "Add up.")
-    assert pickle.loads(pickle.dumps(total)) is total
 
 
 def test_task_submits_itself_to_the_partition_location() -> None:
@@ -81,14 +75,6 @@ def test_reduce_combines_each_location_in_one_task_and_then_across() -> None:
     assert tasks == [("A", 4), ("B", 4), (None, 2)]
 
 
-def test_reduce_of_one_result_per_location_has_no_task_there() -> None:
-    assert reduced("ABC")[1] == [(None, 3)]
-
-
-def test_reduce_at_one_location_has_no_task_across() -> None:
-    assert reduced("AAA")[1] == [("A", 3)]
-
-
 def test_reduce_across_many_locations_is_a_tree() -> None:
     result, tasks = reduced(string.ascii_letters[:40])
     assert result == sum(range(40))
@@ -99,10 +85,6 @@ def test_reduce_with_arity_is_a_tree_everywhere() -> None:
     result, tasks = reduced("AAAAAB", arity=2)
     assert result == sum(range(6))
     assert tasks == [("A", 2), ("A", 2), ("A", 2), ("A", 2), (None, 2)]
-
-
-def test_reduce_takes_results_that_are_nowhere_in_particular() -> None:
-    assert reduced("A-A-")[1] == [("A", 2), (None, 3)]
 
 
 @given(

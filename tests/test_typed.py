@@ -78,14 +78,6 @@ with split(blocks, partitions_per_location=2, materialize="auto") as parts:
         print(error)
 """
 
-MISTAKES = """
-from spliter import Partition, split
-
-parts = split([], materialize="perhaps")
-partition: Partition = parts[0:2]
-partition.get_index()
-"""
-
 TASKS = """
 from spliter import Partition, split, task
 
@@ -136,13 +128,6 @@ def test_a_typed_program_is_right_in_strict_mode(tmp_path: Path) -> None:
     found = check(tmp_path, PROGRAM)
     assert found["summary"]["filesAnalyzed"] == 1
     assert [one["message"] for one in found["generalDiagnostics"]] == []
-
-
-@needs_checker
-def test_mistakes_are_found(tmp_path: Path) -> None:
-    found = check(tmp_path, MISTAKES)
-    rules = [one["rule"] for one in found["generalDiagnostics"]]
-    assert {"reportArgumentType", "reportAssignmentType", "reportAttributeAccessIssue"} <= {*rules}
 
 
 @needs_checker

@@ -191,9 +191,7 @@ def test_collection_of_results_outlives_the_split(client: Client) -> None:
     both = da.concatenate([x, sums[:, None]], axis=1)
     assert both.shape == (12_000, 6)
     with split(x, sums.persist()) as aligned:
-        assert (
-            sum(aligned.map(_rows)[i].result(timeout=WAIT) for i in range(len(aligned))) == 12_000
-        )
+        assert sum(client.gather(aligned.map(_rows))) == 12_000
 
 
 def _rows(partition: Partition) -> int:
