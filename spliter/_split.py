@@ -78,7 +78,8 @@ class Split(Sequence[Partition]):
         Returns
         -------
         list of future
-            The engine's own futures, in the order of the partitions.
+            The engine's own futures, in the order of the partitions. Combine only those of one
+            call: the next call has other partitions if blocks have moved.
         """
         return [partition.submit(fn, *args, **kwargs) for partition in self]
 

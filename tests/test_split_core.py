@@ -78,6 +78,15 @@ def test_drift_is_planned_anew_when_the_next_iteration_starts() -> None:
     assert items_of(b.at_location()) == [2]
 
 
+def test_each_pass_has_all_items_though_blocks_move_in_between() -> None:
+    parts, blocks, _ = fake_split(VALUES, "AABB")
+    for holders in ("ABBB", "BBBA", "CCCC"):
+        blocks.holders = [[name] for name in holders]
+        blocks.counter.drifted = True
+        found = [item for future in parts.map(items_of) for item in future.result()]
+        assert sorted(found) == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_thread_that_must_not_wait_keeps_the_old_plan() -> None:
     parts, blocks, executor = fake_split(VALUES, ["A", "B", "C", "C"])
     first = list(parts)
