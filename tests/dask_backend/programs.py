@@ -17,6 +17,7 @@ from tests.dask_workers import workers_of
 
 @task
 def total(partition: Partition) -> int:
+    """Sum of all items."""
     return sum(int(block.sum()) for block in partition)
 
 
@@ -48,9 +49,20 @@ def nothing(partition: Partition) -> None:
 
 
 @task
+def first_of_pairs(partition: Partition) -> list[Any]:
+    """The first blocks of aligned pairs."""
+    return [first for first, _ in partition]
+
+
+@task
 def products(partition: Partition) -> int:
     """Sum of products of aligned pairs."""
     return sum(int((first * second).sum()) for first, second in partition)
+
+
+def chained(partition: Partition, earlier: Any) -> list[tuple[str, str]]:
+    """Where an earlier task and this one were planned, and where they run."""
+    return [earlier, (str(partition.location), str(get_worker().address))]
 
 
 def options(partition: Partition, **given: Any) -> dict[str, Any]:
@@ -77,6 +89,7 @@ def die() -> None:
 
 
 def pid() -> int:
+    """Return the process it runs in."""
     return os.getpid()
 
 

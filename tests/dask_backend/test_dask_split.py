@@ -6,6 +6,7 @@ import asyncio
 import gc
 import operator
 import time
+import traceback
 from typing import Any
 
 import dask.array as da
@@ -15,15 +16,17 @@ import pytest
 from distributed import Client, get_client, wait, worker_client
 
 from spliter import (
+    AlignmentError,
     BackendNotUsableError,
     Partition,
     PartitionNotLocalError,
+    SplitClosedError,
     gather,
     reduce,
     split,
     task,
 )
-from spliter_backends.dask.executor import executor_for_client
+from spliter_backends.dask.executor import MAX_INLINE_BLOCKS, executor_for_client
 from tests.dask_backend import programs
 from tests.dask_backend.programs import expected, spread, total
 from tests.dask_workers import workers_of
@@ -76,6 +79,13 @@ def test_an_idle_worker_does_not_steal_copies_of_aligned_blocks(client: Client) 
     assert parts.moved.blocks == parts.moved.aligned_blocks == 10
 
 
+def test_misaligned_collections_of_unknown_sizes(client: Client) -> None:
+    values = da.arange(40, chunks=10)
+    x, y = (values[values % 3 == 0].persist(), values[values % 4 == 0].persist())
+    with pytest.raises(AlignmentError, match="rows"):
+        client.gather(split(x, y).map(programs.first_of_pairs))
+
+
 # --- callers ---
 
 
@@ -120,6 +130,13 @@ def test_inside_a_task(client: Client) -> None:
         client.unpublish_dataset("inside")
 
 
+def test_partition_on_the_client(client: Client) -> None:
+    (part, *_) = split(da.ones(4, chunks=2).persist())
+    for use in (iter, lambda part: list(part.items())):
+        with pytest.raises(PartitionNotLocalError, match=r"task|submit"):
+            use(part)
+
+
 def test_partition_sent_by_hand_to_another_worker(client: Client) -> None:
     parts = split(spread(client, 8, tag="by-hand"))
     here, there = parts.locations
@@ -131,10 +148,41 @@ def test_partition_sent_by_hand_to_another_worker(client: Client) -> None:
 # --- tasks ---
 
 
+def raises_key_error(partition: Partition) -> None:
+    """Fail the way a missing block would."""
+    for _ in partition:
+        raise KeyError("my own")
+
+
+def test_error_of_a_task_is_its_own(client: Client) -> None:
+    parts = split(da.ones(4, chunks=2).persist())
+    with pytest.raises(KeyError, match="my own") as caught:
+        parts[0].submit(raises_key_error).result()
+    names = [frame.name for frame in traceback.extract_tb(caught.tb)]
+    assert "raises_key_error" in names
+    assert parts.moved.blocks == 0
+
+
 def test_keyword_names_that_dask_uses_itself(client: Client) -> None:
     parts = split(da.ones(4, chunks=2).persist())
     options = {"key": 1, "workers": 2, "retries": 3, "pure": 4, "fn": 5, "args": 6}
     assert parts[0].submit(programs.options, **options).result() == options
+
+
+def test_closing(start_cluster: Any) -> None:
+    client = start_cluster()
+    x = da.ones(200, chunks=1).persist()
+    with split(x) as parts:
+        client.gather(parts.map(programs.nothing))
+        part = parts[0]
+        long = [one for one in parts if len(one) > MAX_INLINE_BLOCKS]
+        assert held(client, "spliter-partition") == len(long) > 0
+    with pytest.raises(SplitClosedError):
+        iter(parts)
+    with pytest.raises(SplitClosedError):
+        part.submit(programs.total)
+    del x
+    wait_until(lambda: held(client, ("spliter-partition", "ones")) == 0)
 
 
 def test_nothing_is_left_behind(start_cluster: Any) -> None:

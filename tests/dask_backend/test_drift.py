@@ -291,6 +291,16 @@ def test_workers_leave(start_cluster: StartCluster, how: str) -> None:
     assert set(parts.locations) <= set(workers_of(client))
 
 
+def test_worker_paused_before_the_tasks(start_cluster: StartCluster) -> None:
+    client = start_cluster()
+    parts = split(spread(client, 16))
+    paused = workers_of(client)[0]
+    set_status(paused, "paused", client)
+    futures = [total(part) for part in parts]
+    assert sum(client.gather(futures)) == expected(16)
+    set_status(paused, "running", client)
+
+
 def test_worker_paused_with_tasks_waiting_at_it(start_cluster: StartCluster) -> None:
     client = start_cluster()
     parts = split(spread(client, 16), partitions_per_location=4)
@@ -317,7 +327,40 @@ def test_spilled_blocks_read_by_many_threads(start_cluster: StartCluster) -> Non
     assert sum(spilled.values()) > 0, "nothing was spilled: the test shows nothing"
 
 
+def test_partition_larger_than_memory_is_iterated(start_cluster: StartCluster) -> None:
+    """As dependencies these blocks would be refused at once (MemoryError)."""
+    start_cluster(n_workers=1, memory_limit="1GB")
+    length = 1_000_000
+    x = da.arange(140 * length, chunks=length).persist()
+    wait(x)
+    (part,) = split(x)
+    assert part.nbytes > 1e9
+    assert total(part).result(timeout=50) == int(np.arange(140 * length).sum())
+
+
 # --- the source goes away ---
+
+
+def test_dropping_everything_but_the_reduction(start_cluster: StartCluster) -> None:
+    """Array, Split, partitions and partial futures are gone while the tasks run."""
+    client = start_cluster()
+
+    def start_only() -> Any:
+        parts = split(spread(client, 8))
+        return reduce(operator.add, [programs.slow_total(part, 0.3) for part in parts])
+
+    combined = start_only()
+    assert combined.result(timeout=60) == expected(8)
+
+
+def test_cancelled_array(start_cluster: StartCluster) -> None:
+    client = start_cluster()
+    futures = spread(client, 8)
+    parts = split(futures)
+    client.gather(parts.map(total))
+    client.cancel(futures)
+    with pytest.raises(BlockLostError, match="cancelled"):
+        client.gather(parts.map(total))
 
 
 def test_cancelled_blocks_are_named_by_their_indexes(start_cluster: StartCluster) -> None:
@@ -328,7 +371,7 @@ def test_cancelled_blocks_are_named_by_their_indexes(start_cluster: StartCluster
     parts = split(x)
     client.cancel([future for future in futures_of(x) if future.key[1:] in lost])
     for use in (parts.refresh, lambda: split(x), lambda: parts.map(programs.total)):
-        with pytest.raises(BlockLostError, match="cancelled") as caught:
+        with pytest.raises(BlockLostError) as caught:
             use()
         assert caught.value.blocks == lost
     client.cancel([future for future in futures_of(y) if future.key[1] == 1])
@@ -361,10 +404,12 @@ def test_restarted_client(start_cluster: StartCluster) -> None:
 # --- what the user holds is Dask's own future ---
 
 
-def test_futures_work_with_the_tools_of_dask(start_cluster: StartCluster) -> None:
+@pytest.mark.parametrize("drift", [False, True])
+def test_futures_work_with_the_tools_of_dask(start_cluster: StartCluster, drift: bool) -> None:
     client = start_cluster(n_workers=3)
     parts = split(spread(client, 30))
-    kill(client, workers_of(client)[0])
+    if drift:
+        kill(client, workers_of(client)[0])
     futures = [total(part) for part in list(parts)]
     futures += [part.submit(programs.total) for part in list(parts)]
     combined = reduce(operator.add, futures[: len(parts)])

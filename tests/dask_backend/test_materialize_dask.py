@@ -17,6 +17,7 @@ pytest.importorskip("distributed")
 
 import dask
 import dask.array as da
+import dask.dataframe as dd
 import pandas as pd
 from distributed import Client, Event, wait
 
@@ -151,6 +152,11 @@ def test_peak_memory_at_the_worker(client: Client) -> None:
             assert 1.0 <= peak(partition).result(timeout=WAIT) <= 1.1
 
 
+def frames(client: Client) -> Any:
+    frame = pd.DataFrame({"a": np.arange(12), "b": pd.Categorical(list("xyz" * 4))})
+    return dd.from_pandas(frame, npartitions=6).persist()
+
+
 def test_auto_leaves_memory_free(client: Client) -> None:
     x = points()
     with dask.config.set({"distributed.worker.memory.target": 1e-9}):
@@ -162,6 +168,27 @@ def limit_memory(nbytes: int, dask_worker: Any) -> None:
     manager = dask_worker.memory_manager
     manager.memory_pause_fraction = manager.memory_spill_fraction = False
     manager.memory_limit = nbytes
+
+
+@pytest.mark.thorough
+def test_spilled_and_read_back(start_cluster: StartCluster) -> None:
+    client = start_cluster(
+        memory_limit="500MB",
+        n_workers=1,
+        threads_per_worker=2,
+    )
+
+    def spill(dask_worker: Any) -> int:
+        data = dask_worker.data
+        while data.fast and data.evict() > 0:
+            pass
+        return len(data.slow)  # also what was there already: Dask may have spilled by itself
+
+    x = points(rows=40_000)
+    with split(x, materialize=True) as parts:
+        first = totals(parts)
+        assert sum(client.run(spill).values()) > 0
+        assert totals(parts) == first
 
 
 def test_made_again_when_a_worker_dies(start_cluster: StartCluster, add_worker: Any) -> None:
@@ -196,6 +223,13 @@ def test_collection_of_results_outlives_the_split(client: Client) -> None:
 
 def _rows(partition: Partition) -> int:
     return sum(len(labels) for _, labels in partition)
+
+
+def test_collection_of_frames_has_unknown_sizes(client: Client) -> None:
+    with split(frames(client)) as parts:
+        doubled = parts.map_blocks(lambda frame: frame["a"].to_numpy() * 2, dtype=np.int64)
+    assert np.isnan(doubled.chunks[0]).all()
+    assert doubled.compute().tolist() == list(range(0, 24, 2))
 
 
 @task

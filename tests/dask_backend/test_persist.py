@@ -11,7 +11,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client
+from distributed import Client, worker_client
 
 import spliter
 from spliter import Partition, split, task
@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.backend("dask"), pytest.mark.timeout(120)]
 
 @task
 def rows(partition: Partition) -> int:
+    """Count rows."""
     return sum(len(block) for block in partition)
 
 
@@ -77,6 +78,16 @@ def test_persisted_collections_are_left_as_they_are(client: Client) -> None:
     futures = client.futures_of(x)
     with split(x, futures, persist=True) as parts:
         assert sum(client.gather(parts.map(programs.products))) == sum(n * n for n in range(100))
+
+
+def total_of_lazy() -> int:
+    """Split a lazy collection inside a task."""
+    with worker_client() as client, split(da.arange(100, chunks=10), persist=True) as parts:
+        return int(sum(client.gather(parts.map(total))))
+
+
+def test_inside_a_task(client: Client) -> None:
+    assert client.submit(total_of_lazy, pure=False).result() == 4950
 
 
 def test_anything_but_a_bool_is_refused() -> None:

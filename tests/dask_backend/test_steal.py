@@ -15,12 +15,12 @@ import pytest
 from distributed import Client, Event, Future, get_worker, wait
 from distributed.core import Status
 
-from spliter import InvalidArgumentError, Partition, Split, gather, split, task
+from spliter import InvalidArgumentError, Partition, Split, gather, reduce, split, task
 from spliter_backends.dask.scheduler import pins as dask_pins
 from tests.counting import counter
 from tests.dask_backend.conftest import StartCluster
 from tests.dask_backend.programs import expected, kill, make, spread, total
-from tests.dask_backend.test_map_reduce import forget, rows_slowly
+from tests.dask_backend.test_map_reduce import forget, move, rows_slowly
 from tests.dask_backend.test_pins import set_status
 from tests.dask_workers import wait_until_running, workers_of
 from tests.waiting import wait_until
@@ -96,6 +96,8 @@ def materialized(dask_worker: Any) -> int:
 
 
 def restrictions(client: Client, futures: Sequence[Future[Any]]) -> list[set[str]]:
+    """Return the workers that may run each task."""
+
     def read(dask_scheduler: Any) -> list[set[str]]:
         return [set(dask_scheduler.tasks[one.key].worker_restrictions or ()) for one in futures]
 
@@ -104,6 +106,8 @@ def restrictions(client: Client, futures: Sequence[Future[Any]]) -> list[set[str
 
 
 def transfers(client: Client) -> int:
+    """Count what the workers have received from each other, and what they have sent."""
+
     def count(dask_worker: Any) -> int:
         sent = [entry["who"] for entry in dask_worker.transfer_outgoing_log]
         return int(dask_worker.state.transfer_incoming_count_total) + len(sent) - sent.count(None)
@@ -122,6 +126,48 @@ def stolen(client: Client) -> int:
 
 def shared(parts: Split) -> list[Partition]:
     return [part for part in parts if part.holders]
+
+
+def test_nothing_moves_and_nothing_drifts(start_replicating: StartCluster) -> None:
+    client = start_replicating(n_workers=2)
+    blocks = replicated(client, 64)
+    with counter(client) as count, split(blocks, schedule="FAC2", steal=True) as parts:
+        workers = tuple(workers_of(client))
+        assert all(part.holders == workers for part in parts)
+        planned, before = list(parts), transfers(client)
+        found: list[tuple[list[int], str]] = []
+        counts = count(lambda: found.extend(gather(parts.map(unequal))))
+        assert sorted(item for items, _ in found for item in items) == list(range(640))
+        assert {address for _, address in found} == set(workers)
+        elsewhere = sum(
+            address != part.location for part, (_, address) in zip(planned, found, strict=True)
+        )
+        assert elsewhere > 0
+        assert (counts.nbytes, counts.who_has, counts.tasks) == (0, 0, len(parts))
+        assert transfers(client) == before
+        assert parts.moved.blocks == 0
+        # No task has reported that it runs elsewhere than planned: nothing is planned anew.
+        assert count(lambda: list(parts)).who_has == 0
+
+
+def test_control_where_tasks_run_away_from_their_blocks(start_replicating: StartCluster) -> None:
+    """The counts of the test before are not 0 where something moves."""
+    client = start_replicating(n_workers=2)
+    first, second = workers_of(client)
+    blocks = blocks_at(client, [first] * 16)
+    with counter(client) as count:
+        before = transfers(client)
+        stolen = count(
+            lambda: gather([client.submit(np.sum, it, workers=[second]) for it in blocks[:8]])
+        )
+        assert stolen.nbytes == 8 * 80
+        assert transfers(client) > before
+    with split(blocks[8:], schedule="MSTATIC") as parts:
+        move(client, blocks[8], first, second)
+        before = transfers(client)
+        assert sum(gather(parts.map(total))) == expected(16) - expected(8)
+        assert parts.moved.fetched_blocks == 1
+        assert transfers(client) > before
 
 
 def test_dask_steals_from_the_worker_that_has_more(start_replicating: StartCluster) -> None:
@@ -156,6 +202,23 @@ def test_only_holders_steal(start_replicating: StartCluster) -> None:
             assert address in holders
         wait(busy)
         assert parts.moved.blocks == 0
+
+
+def test_results_of_shared_partitions_have_no_known_location(
+    start_replicating: StartCluster,
+) -> None:
+    client = start_replicating(n_workers=2)
+    first, _ = workers_of(client)
+    blocks = blocks_at(client, [first] * 20)
+    client.replicate(blocks[:10])
+    with split(blocks, schedule="FAC2", steal=True) as parts:
+        futures = parts.map(total)
+        executor = parts[0].executor
+        assert executor is not None
+        assert [executor.location_of(future) for future in futures] == [
+            None if part.holders else part.location for part in parts
+        ]
+        assert reduce(operator.add, futures).result() == expected(20)
 
 
 def test_a_task_on_two_partitions_and_a_team_stay_where_planned(

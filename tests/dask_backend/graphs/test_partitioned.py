@@ -87,6 +87,7 @@ FRAMES: dict[str, Callable[[Any], Any]] = {
 
 
 def same(first: Any, second: Any) -> bool:
+    """Return whether all bits are equal."""
     if isinstance(first, pd.DataFrame | pd.Series):
         return bool(first.equals(second))
     if isinstance(first, np.ndarray):
@@ -398,6 +399,16 @@ def test_workers_may_start_within_the_context(start_cluster: StartCluster) -> No
     with partitioned(client):
         cluster.scale(2)
         client.wait_for_workers(2, timeout=60)
+
+
+def test_persisted_blocks_of_a_dead_worker_are_made_again(start_cluster: StartCluster) -> None:
+    client = start_cluster()
+    x = array().persist()
+    wait(x)
+    programs.kill(client, workers_of(client)[0])
+    result = (x - x.mean(axis=0)).sum(axis=0).compute(scheduler=partitioned(client))
+    y = array()
+    assert same(result, (y - y.mean(axis=0)).sum(axis=0).compute(scheduler="sync"))
 
 
 def test_blocks_are_made_again_if_all_workers_are_replaced(
