@@ -228,6 +228,11 @@ def test_zarr_blocks_are_read_when_their_turn_comes(
     assert len(read) == 3
 
 
+def test_zarr_array_without_rows(tmp_path: Path) -> None:
+    array = zarr.create_array(tmp_path / "z", shape=(0, 3), chunks=(2, 3), dtype="int64")
+    assert [block.shape for block in blocks_of(split(array))] == [(0, 3)]
+
+
 def test_zarr_array_without_axes_is_refused(tmp_path: Path) -> None:
     array = zarr.create_array(tmp_path / "z", shape=(), dtype="int64")
     with pytest.raises(UnsupportedCollectionError, match=r"has no axis, .*of at least one axis"):

@@ -94,6 +94,10 @@ def test_engines_that_do_not_tell_are_waited_for_in_order() -> None:
     assert list(as_completed(futures)) == futures
 
 
+def test_nothing_to_wait_for() -> None:
+    assert list(as_completed([])) == []
+
+
 def test_no_futures_and_no_event_loops() -> None:
     with pytest.raises(InvalidArgumentError):
         as_completed([42])

@@ -56,6 +56,12 @@ def test_tasks_are_pinned_and_partitions_arrive_untied() -> None:
     assert [future.result() for future in parts.map(items_of)] == [[0, 1], [2, 3, 4, 5]]
 
 
+def test_at_its_location_a_partition_calls_instead_of_submitting() -> None:
+    (partition, _), _, executor = fake_split(VALUES, ["A", "B", "A", "B"])
+    assert partition.at_location().submit(items_of) == [0, 1]
+    assert executor.calls == []
+
+
 def test_plan_is_kept_while_nothing_has_moved() -> None:
     parts, blocks, _ = fake_split(VALUES, ["A", "B", "A", "B"])
     first = list(parts)
