@@ -27,6 +27,8 @@ from spliter_experiments.harness.errors import OptionError
 TABLE: Final = "spliter_compare_ahead"
 """Of a database; names of records in a Redis server begin with it."""
 
+STATEMENT: Final = "SELECT key, record FROM spliter_compare_ahead WHERE key IN :keys"
+
 CONNECTIONS: Final = 32
 """Connections of an asynchronous client, as many as a source has."""
 
@@ -201,9 +203,8 @@ def _database(url: str) -> Clients:
 
     from spliter_backends.records.sql import SQLSource
 
-    statement = f"SELECT key, record FROM {TABLE} WHERE key IN :keys"
     engine = create_async_engine(url, pool_size=CONNECTIONS, isolation_level="AUTOCOMMIT")
-    query = sql.text(statement).bindparams(sql.bindparam("keys", expanding=True))
+    query = sql.text(STATEMENT).bindparams(sql.bindparam("keys", expanding=True))
 
     async def fetch(keys: Sequence[str]) -> list[Record]:
         async with engine.connect() as connection:
@@ -211,7 +212,7 @@ def _database(url: str) -> Clients:
         found = {key: json.loads(record) for key, record in rows}
         return [found[key] for key in keys]
 
-    source = SQLSource(url, statement, decode=lambda row: json.loads(row["record"]))
+    source = SQLSource(url, STATEMENT, decode=lambda row: json.loads(row["record"]))
     return source, fetch, engine.dispose
 
 
