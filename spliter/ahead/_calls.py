@@ -156,6 +156,7 @@ class Calls:
         self._writers: list[tuple[Order, int, Call]] = []
         self._pushed = 0
         self._waiting = 0
+        self._waits = 0
 
     @staticmethod
     def current() -> Call | None:
@@ -194,6 +195,7 @@ class Calls:
     def wait(self, call: Call) -> None:
         """Leave the thread to others until the records of a call are there."""
         self._waiting += 1
+        self._waits += 1
         try:
             self._leave(call)
         finally:
@@ -231,7 +233,7 @@ class Calls:
 
     def _step(self) -> None:
         """Run the first call that can run; if none can, wait for records."""
-        waiting = self._waiting
+        waits = self._waits
         has_room = self._waiting < self._requests.window
         if self._groups and has_room and not self._is_before(self._ready, self._groups):
             *_, group = heapq.heappop(self._groups)
@@ -245,7 +247,7 @@ class Calls:
             self._requests.send_rest()
             if not self._ready:
                 self._wait()
-        if self._waiting > waiting:
+        if self._waits > waits:
             self._requests.send_full()
 
     @staticmethod

@@ -67,6 +67,24 @@ def test_calls_that_go_on_come_before_calls_that_begin() -> None:
     assert sum(map(len, source.requests)) < 1000 + 200
 
 
+def test_a_full_batch_is_sent_before_another_call_begins() -> None:
+    """Also that of calls which go on: as many wait for records as before."""
+    events: list[Any] = []
+    source = Failing(lambda keys: events.append(list(keys)), {}, max_batch=2)
+
+    def read(number: int) -> None:
+        events.append(number)
+        people.get(10 + number)
+        people.get(20 + number)
+
+    with ahead(source) as people:
+        for key in range(100, 110):  # requests that turn out to be fast are not made in threads
+            people.get(key)
+        events.clear()
+        people.map(read, range(4))
+    assert events == [0, 1, [10, 11], [20, 21], 2, 3, [12, 13], [22, 23]]
+
+
 def test_several_regions_are_read_together() -> None:
     orders = Memory({order: order % 7 for order in range(30)})
     customers = Memory({customer: f"street {customer}" for customer in range(7)})

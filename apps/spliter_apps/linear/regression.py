@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from numbers import Real
 from typing import Any, Self
 
@@ -25,7 +26,7 @@ from spliter_apps.neighbors.scores import tally_blocks
 from spliter_apps.neighbors.votes import ErrorSums
 
 
-class _NormalEquations:
+class _NormalEquations(ABC):
     """Least squares over blocks, for scikit-learn's estimators."""
 
     fit_intercept: bool
@@ -82,8 +83,9 @@ class _NormalEquations:
         self._keep(found)
         return self
 
+    @abstractmethod
     def _check_parameters(self) -> None:
-        """Reject parameters that only iterations need."""
+        """Reject parameters that scikit-learn accepts, and normal equations do not."""
 
     def _open(self, X: Any, y: Any, sample_weight: Any) -> Data:
         data = open_data(X, y, sample_weight, materialize=False)
@@ -107,9 +109,9 @@ class _NormalEquations:
             one = found.targets.n_outputs is None
             self.intercept_ = dtype.type(intercept[0]) if one else intercept.astype(dtype)
 
+    @abstractmethod
     def _solve(self, gram: FloatArray, targets: FloatArray) -> FloatArray:
         """Return the coefficients, of shape (n_features, n_targets), of normal equations."""
-        raise NotImplementedError
 
     def predict(self, X: Any) -> Any:
         """Return the values that the model has at points.
@@ -213,6 +215,9 @@ class LinearRegression(_NormalEquations, sklearn.linear_model.LinearRegression):
     >>> model.predict([np.array([[3.0]])])[0].round(6)
     array([7.])
     """
+
+    def _check_parameters(self) -> None:
+        """Accept all."""
 
     def _solve(self, gram: FloatArray, targets: FloatArray) -> FloatArray:
         values, vectors = np.linalg.eigh(gram)

@@ -2,7 +2,7 @@
 
 Each program adds up the values of records that it finds by references, from some on. Five have as
 many reads, and chains as long, as the programs of "Sprint: Speculative Prefetching of Remote Data"
-(OOPSLA 2011, section 6); the records are made up.
+(OOPSLA 2011); the records are made up.
 """
 
 from __future__ import annotations

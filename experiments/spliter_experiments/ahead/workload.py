@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -74,7 +74,7 @@ class Ahead(Workload):
         named = ("requests" if one == "tasks" else one for one in grid.headings)
         return replace(grid, headings=tuple(named)).without("init", "iterate")
 
-    def overview(self, found: list[Comparison]) -> list[Grid]:  # type: ignore[override]
+    def overview(self, found: Sequence[Comparison]) -> list[Grid]:
         """Return how many times as long the other ways take, if several programs ran."""
         records = [record for one in found for record in one.records]
         grid = ratio_grid(runs_of(records), ("program", self.x), (BASE,))
