@@ -33,6 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE_ROOTS = [ROOT, *(ROOT / name for name in ("backends", "apps", "experiments", "slurm"))]
 
 THOROUGH = {
+    "ahead",
     "chaos",
     "compss",
     "compss_backend",

@@ -14,6 +14,7 @@ from tests.dask_workers import workers_of
 from tests.graph.suite import GraphTests, assert_components, assert_ranks, cut_rows, power_law
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.backend("dask"),
     pytest.mark.timeout(120),
     pytest.mark.usefixtures("client"),
